@@ -1,0 +1,1 @@
+"""circuittest: claims about a language model's circuits as tests."""

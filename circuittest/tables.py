@@ -1,0 +1,146 @@
+"""Per-example tables: the primary artefacts from which every claim is computed without another model run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from circuittest.errors import TableError
+from circuittest.units import Edge, Unit, parse
+
+Member = Unit | Edge
+
+
+@dataclass(frozen=True)
+class ScoreTable:
+    """Attribution of every unit (or edge) on every example.
+
+    Attributes
+    ----------
+    values:
+        float32 array [examples × members]; the metric's change per unit of intervention, signed unless the
+        score rule takes absolute values.
+    members:
+        The units or edges of the columns, in canonical order.
+    examples:
+        Index of each row's example in its task.
+    choices:
+        Everything that could have changed the numbers, plain JSON types.
+    """
+
+    values: NDArray[np.float32]
+    members: tuple[Member, ...]
+    examples: tuple[int, ...]
+    choices: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.values.shape != (len(self.examples), len(self.members)):
+            raise TableError(
+                f"a score table of shape {self.values.shape}",
+                f"{len(self.examples)} examples and {len(self.members)} members were named",
+            )
+        if list(self.members) != sorted(set(self.members), key=lambda m: m.order):  # type: ignore[arg-type,return-value]
+            raise TableError("the columns of a score table are not in canonical order, or repeat")
+        if not np.isfinite(self.values).all():
+            row, column = np.argwhere(~np.isfinite(self.values))[0]
+            raise TableError(
+                f"the score of {self.members[column]} on example {self.examples[row]} is not finite",
+                "the model's activations or gradients overflowed",
+                "run in float32, or drop the example",
+            )
+
+    def columns(self, members: Iterable[Member]) -> ScoreTable:
+        """The table restricted to some members (kept in canonical order)."""
+        wanted = set(members)
+        keep = [i for i, member in enumerate(self.members) if member in wanted]
+        if len(keep) != len(wanted):
+            missing = sorted(str(m) for m in wanted - set(self.members))
+            raise TableError(f"the score table has no {missing[0]}", "it was not attributed")
+        kept = tuple(self.members[i] for i in keep)
+        return ScoreTable(np.ascontiguousarray(self.values[:, keep]), kept, self.examples, self.choices)
+
+    def rows(self, positions: Sequence[int]) -> ScoreTable:
+        """The table restricted to some rows, by position."""
+        examples = tuple(self.examples[i] for i in positions)
+        return ScoreTable(self.values[list(positions)], self.members, examples, self.choices)
+
+    def save(self, path: str | Path) -> None:
+        """Write a safetensors file; ids, examples and choices are in its metadata."""
+        from safetensors.numpy import save_file
+
+        meta = {
+            "members": json.dumps([str(m) for m in self.members]),
+            "examples": json.dumps(list(self.examples)),
+            "choices": json.dumps(dict(self.choices), sort_keys=True),
+        }
+        save_file({"values": np.ascontiguousarray(self.values)}, str(path), metadata=meta)
+
+    @classmethod
+    def load(cls, path: str | Path) -> ScoreTable:
+        """Read what `save` wrote. Raises TableError where it is not such a file."""
+        from safetensors import SafetensorError, safe_open
+
+        try:
+            with safe_open(str(path), framework="numpy") as file:
+                meta, values = file.metadata(), file.get_tensor("values")
+            members = tuple(parse(m) for m in json.loads(meta["members"]))
+            examples = tuple(json.loads(meta["examples"]))
+            return cls(values, members, examples, json.loads(meta["choices"]))
+        except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+            raise TableError(f"{path} is not a score table", str(error)) from error
+
+
+@dataclass(frozen=True)
+class OutcomeTable:
+    """What the model does on every example under every intervention.
+
+    Attributes
+    ----------
+    sets:
+        The units that each row ablates, in canonical order; the empty set is the untouched model.
+    columns:
+        Measure → float64 array [sets × examples]. "argmax" and "candidates" are 0 or 1 (correct by the argmax of
+        the whole vocabulary; best answer above best foil), "log_prob" in nats, "logit_diff" in logits,
+        "prob_diff" in [-1, 1].
+    examples:
+        Index of each column's example in its task.
+    """
+
+    sets: tuple[tuple[Unit, ...], ...]
+    columns: Mapping[str, NDArray[np.float64]]
+    examples: tuple[int, ...]
+    choices: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, values in self.columns.items():
+            if values.shape != (len(self.sets), len(self.examples)):
+                raise TableError(
+                    f"outcomes {name!r} of shape {values.shape}",
+                    f"{len(self.sets)} sets and {len(self.examples)} examples were named",
+                )
+            if not np.isfinite(values).all():
+                row, column = np.argwhere(~np.isfinite(values))[0]
+                raise TableError(
+                    f"{name} on example {self.examples[column]} is not finite",
+                    f"under ablation of {', '.join(map(str, self.sets[row])) or 'nothing'}",
+                    "run in float32, or drop the example",
+                )
+
+    def row(self, measure: str, units: Iterable[Unit]) -> NDArray[np.float64]:
+        """The values of one measure under one intervention, one per example. Raises TableError if it was not run."""
+        key = tuple(sorted(set(units)))
+        if key not in self.sets:
+            raise TableError(f"no outcomes for the ablation of {', '.join(map(str, key)) or 'nothing'}")
+        return self.measure(measure)[self.sets.index(key)]
+
+    def measure(self, name: str) -> NDArray[np.float64]:
+        """[sets × examples] of one measure."""
+        if name not in self.columns:
+            raise TableError(f"no outcomes {name!r}", "", f"known are {', '.join(sorted(self.columns))}")
+        return self.columns[name]
