@@ -1,0 +1,119 @@
+"""LoadedModel: a Hugging Face module with its tokenizer, adapter, layout and identity."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from circuittest.models.adapters import Adapter
+from circuittest.units import Layout
+
+
+@dataclass(frozen=True)
+class Block:
+    """The modules of one decoder block, as its adapter names them."""
+
+    block: nn.Module
+    attention: nn.Module
+    out: nn.Module
+    mlp: nn.Module
+    attn_norm: nn.Module | None
+    mlp_norm: nn.Module | None
+    q: nn.Module | None
+    k: nn.Module | None
+    v: nn.Module | None
+    qkv: nn.Module | None
+    attn_post_norm: nn.Module | None
+    mlp_post_norm: nn.Module | None
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model ready to be measured: evaluation mode, frozen parameters, every unit's place known.
+
+    Attributes
+    ----------
+    module:
+        The causal language model; its weights are never changed.
+    tokenizer:
+        None for models given in memory without one.
+    name:
+        What the user called it: ``zoo:gqa``, a hub id, a directory.
+    fingerprint:
+        Hash of configuration and weights.
+    quantised:
+        True where weights are stored in fewer bits; such a model can be ablated but gives no gradients.
+    """
+
+    module: nn.Module
+    tokenizer: Any
+    adapter: Adapter
+    layout: Layout
+    name: str
+    fingerprint: str
+    device: torch.device
+    dtype: torch.dtype
+    quantised: bool = False
+
+    @cached_property
+    def blocks(self) -> tuple[Block, ...]:
+        """The decoder blocks from first to last."""
+        a = self.adapter
+        return tuple(
+            Block(
+                block=block,
+                attention=block.get_submodule(a.attention),
+                out=block.get_submodule(a.out),
+                mlp=block.get_submodule(a.mlp),
+                attn_norm=_find(block, a.attn_norm),
+                mlp_norm=_find(block, a.mlp_norm),
+                q=_find(block, a.q),
+                k=_find(block, a.k),
+                v=_find(block, a.v),
+                qkv=_find(block, a.qkv),
+                attn_post_norm=_find(block, a.attn_post_norm),
+                mlp_post_norm=_find(block, a.mlp_post_norm),
+            )
+            for block in self.module.get_submodule(a.layers).children()
+        )
+
+    @cached_property
+    def trunk(self) -> nn.Module:
+        """The base model without its unembedding: ids in, ``last_hidden_state`` (after the final norm) out."""
+        return self.module.get_submodule(self.adapter.layers.rpartition(".")[0])
+
+    @property
+    def final_norm(self) -> nn.Module:
+        """The norm before the unembedding."""
+        return self.module.get_submodule(self.adapter.final_norm)
+
+    @property
+    def unembed(self) -> nn.Module:
+        """The unembedding: a linear module from width to vocabulary."""
+        return self.module.get_submodule(self.adapter.unembed)
+
+    @cached_property
+    def head_dim(self) -> int:
+        """Width of one head's slice of the output projection's input."""
+        return weight_in_out(self.blocks[0].out).shape[0] // self.layout.n_heads
+
+    @cached_property
+    def width(self) -> int:
+        """Width of the residual stream."""
+        return weight_in_out(self.blocks[0].out).shape[1]
+
+
+def weight_in_out(projection: nn.Module) -> Tensor:
+    """A projection's weight as [inputs, outputs], whatever class it is (Linear stores the transpose, Conv1D does not)."""
+    weight = projection.weight
+    if not isinstance(weight, Tensor):
+        raise TypeError(f"{type(projection).__name__} has no weight")
+    return weight if type(projection).__name__ == "Conv1D" else weight.T
+
+
+def _find(block: nn.Module, path: str | None) -> nn.Module | None:
+    return None if path is None else block.get_submodule(path)
