@@ -1,0 +1,1 @@
+"""Hypothesis strategies for layouts, units, circuits and matched controls."""
