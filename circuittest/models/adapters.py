@@ -121,7 +121,6 @@ _GPT_NEOX = Adapter(
     mlp_norm="post_attention_layernorm",
     qkv="attention.query_key_value",
     fused="per-head",
-    unembed="embed_out",
     parallel="use_parallel_residual",
 )
 _GPT2 = Adapter(

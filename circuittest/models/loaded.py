@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from circuittest.errors import UsageError
 from circuittest.models.adapters import Adapter
+from circuittest.models.fingerprint import weights
+from circuittest.models.hooks import frozen
 from circuittest.units import Layout
 
 
@@ -33,7 +38,10 @@ class Block:
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A model ready to be measured: evaluation mode, frozen parameters, every unit's place known.
+    """A model whose every unit's place is known.
+
+    Models that circuittest loaded are in evaluation mode with frozen parameters. A module given in memory is left as
+    its owner has it, so measurements run inside `measuring`.
 
     Attributes
     ----------
@@ -47,6 +55,8 @@ class LoadedModel:
         Hash of configuration and weights.
     quantised:
         True where weights are stored in fewer bits; such a model can be ablated but gives no gradients.
+    versions:
+        Modification counts of the weights when they were hashed, to notice training that went on since.
     """
 
     module: nn.Module
@@ -58,6 +68,23 @@ class LoadedModel:
     device: torch.device
     dtype: torch.dtype
     quantised: bool = False
+    versions: tuple[int, ...] = field(default=(), repr=False, compare=False)
+
+    @contextmanager
+    def measuring(self) -> Iterator[None]:
+        """Evaluation mode and frozen parameters for the length of a `with` block, then everything as it was.
+
+        Raises UsageError where the weights changed since they were hashed: results would be filed under the
+        fingerprint of other weights.
+        """
+        if self.versions and self.versions != tuple(tensor._version for _, tensor in weights(self.module)):
+            raise UsageError(
+                f"the weights of {self.name} changed since the model was wrapped",
+                "its fingerprint, under which results are kept, is that of the earlier weights",
+                "wrap the module again after each step of training",
+            )
+        with frozen(self.module):
+            yield
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
@@ -99,12 +126,12 @@ class LoadedModel:
     @cached_property
     def head_dim(self) -> int:
         """Width of one head's slice of the output projection's input."""
-        return weight_in_out(self.blocks[0].out).shape[0] // self.layout.n_heads
+        return _features(self.blocks[0].out)[0] // self.layout.n_heads
 
     @cached_property
     def width(self) -> int:
         """Width of the residual stream."""
-        return weight_in_out(self.blocks[0].out).shape[1]
+        return _features(self.blocks[0].out)[1]
 
 
 def weight_in_out(projection: nn.Module) -> Tensor:
@@ -113,6 +140,23 @@ def weight_in_out(projection: nn.Module) -> Tensor:
     if not isinstance(weight, Tensor):
         raise TypeError(f"{type(projection).__name__} has no weight")
     return weight if type(projection).__name__ == "Conv1D" else weight.T
+
+
+def features(projection: nn.Module) -> tuple[int, int] | None:
+    """A projection's numbers of inputs and outputs, quantised weights included; None where it is no projection."""
+    if isinstance(inputs := getattr(projection, "in_features", None), int):
+        return inputs, int(projection.out_features)  # type: ignore[arg-type]
+    weight = getattr(projection, "weight", None)
+    if type(projection).__name__ == "Conv1D" and isinstance(weight, Tensor):
+        return int(weight.shape[0]), int(weight.shape[1])
+    return None
+
+
+def _features(projection: nn.Module) -> tuple[int, int]:
+    sizes = features(projection)
+    if sizes is None:
+        raise TypeError(f"{type(projection).__name__} is no projection")
+    return sizes
 
 
 def _find(block: nn.Module, path: str | None) -> nn.Module | None:

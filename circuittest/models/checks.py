@@ -1,0 +1,197 @@
+"""What a module must be before any number is measured on it; every refusal names the tensor or layer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from circuittest.errors import LoadError, UnsupportedModel
+from circuittest.models.adapters import Adapter, adapter_for
+from circuittest.models.loaded import features
+from circuittest.units import Layout
+
+_ENCODERS = frozenset(
+    "bert roberta xlm-roberta distilbert albert electra deberta deberta-v2 modernbert mpnet camembert vit clip".split()
+)
+
+
+def unwrap(module: nn.Module) -> nn.Module:
+    """The Hugging Face module inside torch.compile or DataParallel wrappers. Raises UnsupportedModel for others."""
+    while True:
+        inner = getattr(module, "_orig_mod", None)
+        if inner is None and type(module).__name__ in ("DataParallel", "DistributedDataParallel"):
+            inner = module.module
+        if not isinstance(inner, nn.Module):
+            break
+        module = inner
+    if "FullyShardedDataParallel" in type(module).__name__ or type(module).__name__.startswith("FSDP"):
+        raise UnsupportedModel(
+            "the module is sharded by FSDP",
+            "no process holds whole weights",
+            "gather a full state dict and measure a model loaded from it",
+        )
+    if hasattr(module, "peft_config") and type(module).__module__.startswith("peft"):
+        raise UnsupportedModel(
+            f"{type(module).__name__} keeps its adapters beside the weights",
+            "a head's write is read from the projection's own weight, which lacks the adapter's part",
+            "pass model.merge_and_unload() of a copy",
+        )
+    return module
+
+
+def find_adapter(module: nn.Module, adapter: Adapter | None) -> Adapter:
+    """The adapter of a module's architecture. Raises UnsupportedModel, naming the architecture."""
+    config = getattr(module, "config", None)
+    model_type = getattr(config, "model_type", None)
+    if not isinstance(model_type, str):
+        raise UnsupportedModel(
+            f"{type(module).__name__} is not a Hugging Face causal language model",
+            "it has no config.model_type",
+            "load it with AutoModelForCausalLM",
+        )
+    if adapter is not None:
+        return adapter
+    if getattr(config, "is_encoder_decoder", False):
+        raise UnsupportedModel(
+            f"model type {model_type!r} is an encoder–decoder",
+            "units and claims are defined for decoder-only language models",
+            "choose a decoder-only model",
+        )
+    if model_type in _ENCODERS and not getattr(config, "is_decoder", False):
+        raise UnsupportedModel(
+            f"model type {model_type!r} is an encoder",
+            "it does not predict a next token",
+            "choose a decoder-only model",
+        )
+    return adapter_for(model_type)
+
+
+def check_paths(module: nn.Module, adapter: Adapter) -> None:
+    """Refuse a module that lacks a part its adapter names (a base model without head, another layout)."""
+    try:
+        for path in (adapter.layers, adapter.final_norm, adapter.unembed):
+            part = module.get_submodule(path)
+        blocks = list(module.get_submodule(adapter.layers).children())
+    except AttributeError:
+        raise UnsupportedModel(
+            f"{type(module).__name__} has no {path!r}",
+            "the adapter for this model type looks for its parts there",
+            "pass the causal language model (AutoModelForCausalLM), or register an adapter that fits",
+        ) from None
+    if not blocks or features(part) is None:
+        raise UnsupportedModel(
+            f"{type(module).__name__} has no blocks in {adapter.layers!r} or no linear {adapter.unembed!r}",
+            "",
+            "register an adapter that fits",
+        )
+    for index, block in enumerate(blocks):
+        for role in ("attention", "out", "mlp", "attn_norm", "mlp_norm", "q", "k", "v", "qkv"):
+            _part(block, index, role, getattr(adapter, role))
+        for role in ("attn_post_norm", "mlp_post_norm"):
+            _part(block, index, role, getattr(adapter, role))
+
+
+def _part(block: nn.Module, index: int, role: str, path: str | None) -> None:
+    if path is None:
+        return
+    try:
+        block.get_submodule(path)
+    except AttributeError:
+        raise UnsupportedModel(
+            f"layer L{index} has no {path!r}",
+            f"the adapter names it as {role}; mixed architectures (state space, mixture layers) differ by layer",
+            "register an adapter that fits",
+        ) from None
+
+
+def layout_of(module: nn.Module, adapter: Adapter) -> Layout:
+    """The layout, read from the configuration and held against the shape of every projection of every layer.
+
+    Raises LoadError naming the layer and both numbers where configuration and weights contradict each other.
+    """
+    config: Any = module.config
+    blocks = list(module.get_submodule(adapter.layers).children())
+    n_heads = int(config.num_attention_heads)
+    n_kv = int(getattr(config, "num_key_value_heads", None) or n_heads)
+    width = features(module.get_submodule(adapter.unembed))[0]  # type: ignore[index]
+    for index, block in enumerate(blocks):
+        inputs, outputs = _sizes(block, adapter.out, index)
+        if inputs % n_heads:
+            _contradiction(index, adapter.out, inputs, f"{n_heads} heads do not divide it")
+        head_dim = inputs // n_heads
+        stated = getattr(config, "head_dim", None)
+        if stated and int(stated) != head_dim:
+            _contradiction(index, adapter.out, inputs, f"config.head_dim {stated} × {n_heads} heads")
+        if outputs != width:
+            _contradiction(index, adapter.out, outputs, f"a residual of width {width}")
+        expected = (
+            {adapter.qkv: (n_heads + 2 * n_kv) * head_dim}
+            if adapter.qkv
+            else {adapter.q: n_heads * head_dim, adapter.k: n_kv * head_dim, adapter.v: n_kv * head_dim}
+        )
+        for path, size in expected.items():
+            if path is not None and (found := _sizes(block, path, index)[1]) != size:
+                _contradiction(index, path, found, f"the configuration's {size}")
+    return Layout(len(blocks), n_heads, n_kv, parallel=adapter.is_parallel(config))
+
+
+def _sizes(block: nn.Module, path: str, index: int) -> tuple[int, int]:
+    sizes = features(block.get_submodule(path))
+    if sizes is None:
+        raise UnsupportedModel(
+            f"layer L{index}'s {path!r} is no linear projection", "", "register an adapter that fits"
+        )
+    return sizes
+
+
+def _contradiction(layer: int, path: str, found: int, expected: str) -> None:
+    raise LoadError(
+        f"layer L{layer}'s {path!r} has size {found}, which contradicts {expected}",
+        "units would be cut in the wrong places",
+        "correct the configuration, or register an adapter that fits",
+    )
+
+
+def check_weights(module: nn.Module) -> None:
+    """Refuse weights that are absent (meta, offloaded), spread over devices, or not finite, naming the tensor."""
+    device = None
+    for name, parameter in module.named_parameters():
+        if parameter.is_meta:
+            raise LoadError(
+                f"weight {name!r} is on the meta device",
+                "it has no values (initialised empty, or offloaded to disk or CPU)",
+                "load the model whole, without device_map offloading",
+            )
+        if device is not None and parameter.device != device:
+            raise LoadError(
+                f"weight {name!r} is on {parameter.device}, others are on {device}",
+                "interventions and scores need one device",
+                "load the model on one device",
+            )
+        device = parameter.device
+        if parameter.is_floating_point() and not bool(torch.isfinite(parameter).all()):
+            bad = int((~torch.isfinite(parameter)).sum())
+            raise LoadError(
+                f"weight {name!r} has {bad} NaN or infinite values",
+                "no number measured on this model would mean anything",
+                "choose an earlier checkpoint, or find out why training diverged",
+            )
+    if device is None:
+        raise LoadError("the module has no parameters", "", "pass a causal language model")
+
+
+def check_tokenizer(module: nn.Module, tokenizer: Any) -> None:
+    """Refuse a tokenizer whose ids the embedding does not have. The tokenizer is only read."""
+    if tokenizer is None:
+        return
+    embedding = module.get_input_embeddings()
+    rows = int(embedding.weight.shape[0])
+    highest = max(tokenizer.get_vocab().values(), default=-1) if hasattr(tokenizer, "get_vocab") else -1
+    if highest >= rows:
+        raise LoadError(
+            f"the tokenizer has id {highest}, the model only {rows} embeddings",
+            "tokenizer and model do not belong together",
+            "pass the model's own tokenizer, or resize the embeddings",
+        )

@@ -1,0 +1,88 @@
+"""Hooks that leave nothing behind: each context removes its own handles and no others.
+
+Hooks return new tensors; they never write into the ones they are given, which autograd or a caller may still need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+Change = Callable[[Tensor], Tensor | None]
+
+
+@contextmanager
+def hooks(*handles: RemovableHandle) -> Iterator[None]:
+    """Keep hooks for the length of a `with` block; remove these, and only these, however it ends."""
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@contextmanager
+def on_input(module: nn.Module, change: Change) -> Iterator[None]:
+    """Pass a module's input through `change` before the module sees it; None leaves it as it is.
+
+    The input is the first positional argument, or ``hidden_states`` where a block is called by keyword.
+    """
+
+    def hook(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any] | None:
+        new = change(args[0] if args else kwargs["hidden_states"])
+        if new is None:
+            return None
+        return ((new, *args[1:]), kwargs) if args else (args, {**kwargs, "hidden_states": new})
+
+    with hooks(module.register_forward_pre_hook(hook, with_kwargs=True)):
+        yield
+
+
+@contextmanager
+def on_output(module: nn.Module, change: Change) -> Iterator[None]:
+    """Pass a module's output (the first element, where it is a tuple) through `change`; None leaves it as it is."""
+
+    def hook(_: nn.Module, args: Any, output: Any) -> Any:
+        new = change(first(output))
+        if new is None:
+            return None
+        return (new, *output[1:]) if isinstance(output, tuple) else new
+
+    with hooks(module.register_forward_hook(hook)):
+        yield
+
+
+@contextmanager
+def frozen(module: nn.Module) -> Iterator[None]:
+    """Evaluation mode and no gradients to the parameters, both put back as they were, part by part.
+
+    A trainer's module is measured inside this, so that no ``.grad`` is touched and dropout is off.
+    """
+    training = [part for part in module.modules() if part.training]
+    learning = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    try:
+        for part in training:
+            part.training = False
+        for parameter in learning:
+            parameter.requires_grad_(False)
+        yield
+    finally:
+        for part in training:
+            part.training = True
+        for parameter in learning:
+            parameter.requires_grad_(True)
+
+
+def count(module: nn.Module) -> int:
+    """How many forward and backward hooks a module and its parts carry; equal before and after a measurement."""
+    kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    return sum(len(getattr(part, kind)) for part in module.modules() for kind in kinds)
+
+
+def first(output: Any) -> Tensor:
+    """The tensor of a module's output, which may be the first element of a tuple."""
+    return output[0] if isinstance(output, tuple) else output
