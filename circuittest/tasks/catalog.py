@@ -1,0 +1,64 @@
+"""Which tasks there are: the nine of this package, and those that entry points bring."""
+
+from __future__ import annotations
+
+import difflib
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any
+
+from circuittest.errors import TaskError
+from circuittest.tasks.base import Task
+
+GROUP = "circuittest.tasks"
+BUILT_IN = {
+    "ioi": "IOI",
+    "sva": "SVA",
+    "gendered_pronoun": "GenderedPronoun",
+    "greater_than": "GreaterThan",
+    "induction": "Induction",
+    "facts": "Facts",
+    "addition": "Addition",
+    "boolean": "Boolean",
+    "copy_colors": "CopyColors",
+}
+
+
+def list_tasks() -> list[str]:
+    """Names of all tasks: the built-in ones first, then those of installed packages, without importing these."""
+    return [*BUILT_IN, *sorted(name for name in entry_points(group=GROUP).names if name not in BUILT_IN)]
+
+
+def get_task(name: str, **options: Any) -> Task:
+    """The task called ``name``; ``options`` (``pool``, ``variant``) go to its constructor.
+
+    A package adds tasks with an entry point of the group ``circuittest.tasks`` that names a Task subclass, a Task or a function
+    that returns one. Raises TaskError for an unknown name or an entry point that is not a task.
+    """
+    if name in BUILT_IN:
+        task: Task = getattr(import_module(f"circuittest.tasks.{name}"), BUILT_IN[name])(**options)
+        return task
+    for point in entry_points(group=GROUP, name=name):
+        return _from_plugin(name, point.load(), options)
+    known = list_tasks()
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    raise TaskError(
+        f"there is no task {name!r}",
+        why=f"known tasks: {', '.join(known)}",
+        do=f"did you mean {close[0]!r}?" if close else f"use one of these, or register an entry point in {GROUP!r}",
+    )
+
+
+def _from_plugin(name: str, loaded: object, options: dict[str, Any]) -> Task:
+    if isinstance(loaded, Task):
+        if options:
+            raise TaskError(f"task {name!r} is a ready-made object and takes no options", do="leave out pool and variant")
+        return loaded
+    made = loaded(**options) if callable(loaded) else None
+    if not isinstance(made, Task):
+        raise TaskError(
+            f"the entry point {name!r} in {GROUP!r} is no task",
+            why=f"it gave {type(loaded if made is None else made).__name__}",
+            do="point it at a subclass of circuittest.tasks.Task, at an instance, or at a function that returns one",
+        )
+    return made

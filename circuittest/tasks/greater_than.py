@@ -1,0 +1,64 @@
+"""Greater-than: a war that began in 1732 ends in a later year."""
+
+from __future__ import annotations
+
+import random
+
+from circuittest.tasks.base import Example, Task
+from circuittest.tasks.splits import pool_of
+from circuittest.tasks.words import EVENTS
+
+TEMPLATES = (
+    "The {event} lasted from the year {century}{year} to the year {century}",
+    "The {event} began in the year {century}{year} and ended in the year {century}",
+)
+CENTURIES = tuple(range(11, 21))
+TWO_DIGITS = tuple(f"{i:02d}" for i in range(100))
+DIGITS = tuple("0123456789")
+
+
+class GreaterThan(Task):
+    """Answers: everything greater than the start; foils: everything not greater. Metric: the difference of their probabilities.
+
+    Variant ``pairs`` ("...1732 to the year 17", counterfactual start 01) is for tokenizers that write years as two
+    two-digit tokens; ``last_digit`` ("...1732 to the year 173", counterfactual start 1730) for those that split every digit.
+    """
+
+    name = "greater_than"
+    description = "a later year; the probability of greater against not greater continuations"
+    citation = "Hanna et al. 2023, arXiv:2305.00586"
+    chance = 0.5
+    accuracy = "candidates"
+    metric = "prob_diff"
+    variants = ("pairs", "last_digit")
+
+    def draw(self, rng: random.Random, pool: str, variant: str) -> Example:
+        last_digit = variant == "last_digit"
+        while True:
+            century, year = rng.choice(CENTURIES), rng.randint(1, 97)
+            if last_digit and year % 10 in (0, 9):
+                continue
+            # Start year 01 is the counterfactual of every prompt, so it is no prompt outside the training pool.
+            if (pool_of("greater_than", century, year) if year > 1 else "train") == pool:
+                break
+        template, event = rng.randrange(len(TEMPLATES)), rng.choice(EVENTS)
+        fill = TEMPLATES[template].format
+        start, end = (f"{year:02d}", str(century))
+        if last_digit:
+            base, bound, values = start[:1] + "0", year % 10, DIGITS
+            prompt = fill(event=event, century=century, year=start) + start[:1]
+            counterfactual = fill(event=event, century=century, year=base) + start[:1]
+            low = 0
+        else:
+            bound, values, low = year, TWO_DIGITS, 1
+            prompt = fill(event=event, century=century, year=start)
+            counterfactual = fill(event=event, century=century, year="01")
+        return Example(
+            prompt=prompt,
+            answers=values[bound + 1 :],
+            foils=values[: bound + 1],
+            counterfactual=counterfactual,
+            counterfactual_answers=values[low + 1 :],
+            features={"template": template, "event": event, "century": int(end), "year": year, "decade": year // 10},
+            group=f"{century}{start}",
+        )

@@ -1,0 +1,1 @@
+"""Tiny trained models that ship with the package."""

@@ -1,0 +1,122 @@
+"""How the zoo models are made: architectures, training mixture and schedule. Data only; :mod:`.train` runs it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from circuittest.zoo.vocabulary import BOS, EOS, PAD, vocabulary
+
+if TYPE_CHECKING:
+    from torch import nn
+
+# The variant of each task that the zoo's tokenizer can ask.
+VARIANTS = {"greater_than": "pairs", "addition": "three", "copy_colors": "letters"}
+
+
+@dataclass(frozen=True)
+class Build:
+    """One model: ``kind`` is the Hugging Face architecture, ``penalty`` the weight of the head-sparsity penalty."""
+
+    name: str
+    kind: str  # "gpt_neox" or "qwen2"
+    kv_heads: int
+    penalty: float = 0.04
+    layers: int = 6
+    width: int = 128
+    heads: int = 8
+    mlp: int = 256
+
+
+BUILDS = {
+    build.name: build
+    for build in (
+        Build("mha", "gpt_neox", kv_heads=8),
+        Build("gqa", "qwen2", kv_heads=2, mlp=192),
+        Build("gqa-mha", "qwen2", kv_heads=8, mlp=192),
+        Build("redundant", "gpt_neox", kv_heads=8, penalty=0.0),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Optimisation and data. Fractions are of ``steps``."""
+
+    steps: int = 3000
+    batch: int = 128
+    chunks: int = 3  # a batch is run in this many length-sorted pieces
+    lr: float = 3e-3
+    warm_up: int = 100
+    final_lr: float = 0.05  # of lr, at the end of the cosine
+    betas: tuple[float, float] = (0.9, 0.98)
+    weight_decay: float = 0.1
+    clip: float = 1.0
+    init: float = 0.05
+    other_tokens: float = 0.1  # loss weight of tokens that are no answer
+    penalty_from: float = 0.45
+    penalty_full: float = 0.65
+    early: float = 0.15  # until here induction has twice its share
+
+
+MIXTURE = {
+    "ioi": 2.0,
+    "greater_than": 3.0,
+    "sva": 0.7,
+    "gendered_pronoun": 0.7,
+    "induction": 2.0,
+    "facts": 0.8,
+    "addition": 2.5,
+    "boolean": 4.0,
+    "copy_colors": 3.0,
+}
+
+
+def shares(progress: float, schedule: Schedule) -> dict[str, float]:
+    """The mixture at ``progress`` (0..1) of the training."""
+    mixture = dict(MIXTURE)
+    if progress < schedule.early:
+        mixture["induction"] *= 2.0
+    return mixture
+
+
+def penalty_weight(progress: float, full: float, schedule: Schedule) -> float:
+    """Learn first, then consolidate: 0 until ``penalty_from``, linear up to ``full`` at ``penalty_full``, then constant."""
+    ramp = (progress - schedule.penalty_from) / (schedule.penalty_full - schedule.penalty_from)
+    return full * min(1.0, max(0.0, ramp))
+
+
+def make_model(build: Build, seed: int, schedule: Schedule) -> nn.Module:
+    """An untrained model of this build (float32, on CPU); sets torch's global seed."""
+    import torch
+    from transformers import GPTNeoXConfig, GPTNeoXForCausalLM, Qwen2Config, Qwen2ForCausalLM
+
+    ids = vocabulary()
+    shared: dict[str, Any] = {
+        "vocab_size": len(ids),
+        "hidden_size": build.width,
+        "num_hidden_layers": build.layers,
+        "num_attention_heads": build.heads,
+        "intermediate_size": build.mlp,
+        "max_position_embeddings": 128,
+        "initializer_range": schedule.init,
+        "tie_word_embeddings": False,
+        "bos_token_id": ids[BOS],
+        "eos_token_id": ids[EOS],
+        "pad_token_id": ids[PAD],
+    }
+    rope: dict[str, Any] = {"rope_type": "default", "rope_theta": 10000.0}
+    torch.manual_seed(seed)
+    if build.kind == "gpt_neox":
+        return GPTNeoXForCausalLM(
+            GPTNeoXConfig(
+                use_parallel_residual=True,
+                hidden_act="gelu",
+                attention_bias=True,
+                rope_parameters={**rope, "partial_rotary_factor": 0.5},
+                **shared,
+            )
+        )
+    return Qwen2ForCausalLM(
+        Qwen2Config(num_key_value_heads=build.kv_heads, use_sliding_window=False, rope_parameters=rope, **shared)
+    )
