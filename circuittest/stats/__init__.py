@@ -1,0 +1,33 @@
+"""Estimates, verdicts and the inference behind them. Knows numpy and scipy; no pytest, no torch."""
+
+from circuittest.stats.competence import HEADROOM, Competence, competence
+from circuittest.stats.estimate import Estimate
+from circuittest.stats.inference import DRAWS, Inference
+from circuittest.stats.mean import MeanInference
+from circuittest.stats.multiplicity import holm
+from circuittest.stats.necessity import NecessityInference
+from circuittest.stats.proportion import PairedDifferenceInference, ProportionInference
+from circuittest.stats.rank import RankP, rank_p
+from circuittest.stats.verdict import InvalidClaim, Op, Outcome, Undecided, Verdict, listen
+
+__all__ = [
+    "DRAWS",
+    "HEADROOM",
+    "Competence",
+    "Estimate",
+    "Inference",
+    "InvalidClaim",
+    "MeanInference",
+    "NecessityInference",
+    "Op",
+    "Outcome",
+    "PairedDifferenceInference",
+    "ProportionInference",
+    "RankP",
+    "Undecided",
+    "Verdict",
+    "competence",
+    "holm",
+    "listen",
+    "rank_p",
+]

@@ -1,0 +1,138 @@
+"""What every inference offers, and the confidence draws from which most of them answer.
+
+An inference is a point value and a family of one-sided bounds. Interval and p-values are the same bounds
+read in two directions, so they can never contradict each other: the claim "theta >= t" has p <= alpha/2
+exactly when the lower end of the 1 - alpha interval is at least t.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Literal, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from circuittest.errors import UsageError
+
+Op = Literal[">=", ">", "<=", "<"]
+Floats = NDArray[np.float64]
+
+#: Resamples per inference. (draws + 1) * 0.025 is a whole number, so that 95 % ends are order statistics.
+DRAWS = 9999
+
+#: Beyond this many times the present n, more data is no practical advice.
+_PRACTICAL = 400.0
+
+
+@runtime_checkable
+class Inference(Protocol):
+    """A point value with interval, p-values and advice on the sample size."""
+
+    @property
+    def value(self) -> float:
+        """The point estimate."""
+
+    @property
+    def method(self) -> str:
+        """How the interval is made, in a few words; a recorded choice."""
+
+    def interval(self, confidence: float = 0.95) -> tuple[float, float]:
+        """Two-sided interval; each end is a one-sided bound at 1 - (1 - confidence)/2. Ends may be infinite."""
+
+    def p_value(self, op: Op, threshold: float) -> float:
+        """One-sided p-value of the negation of "theta `op` threshold"."""
+
+    def needed(self, op: Op, threshold: float) -> Mapping[str, Any]:
+        """What would decide the claim: {"n": int | None, "controls": int | None, "text": str}."""
+
+
+class DrawnInference:
+    """Bounds read off two sets of confidence draws.
+
+    The lower bound at one-sided level 1 - a is the k-th smallest of `low`, k = a (B + 1), the upper bound the
+    k-th largest of `high`; p-values count draws beyond the threshold: p = (1 + #{low < t})/(B + 1) for ">=".
+    (Davison & Hinkley 1997, sections 4.2 and 5.4.) Subclasses set `value`, `method` and `_draw`.
+
+    Attributes
+    ----------
+    value, method:
+        See `Inference`.
+    limits:
+        Logical range of the estimand; an end may be infinite.
+    n:
+        Number of examples.
+    """
+
+    value: float
+    method: str
+    limits: tuple[float, float] = (-math.inf, math.inf)
+    n: int
+    _cache: tuple[Floats, Floats] | None = None
+
+    def _draw(self) -> tuple[Floats, Floats]:
+        raise NotImplementedError
+
+    def draws(self) -> tuple[Floats, Floats]:
+        """The confidence draws (low, high), each sorted; computed once."""
+        if self._cache is None:
+            low, high = self._draw()
+            # twelve decimals: the last bits of a matrix product depend on the machine's threads
+            self._cache = np.sort(np.round(low, 12)), np.sort(np.round(high, 12))
+        return self._cache
+
+    def interval(self, confidence: float = 0.95) -> tuple[float, float]:
+        if not 0.0 < confidence < 1.0:
+            raise UsageError(f"confidence is {confidence!r}", "it lies between 0 and 1", "say 0.95")
+        low, high = self.draws()
+        rank = math.floor((1.0 - confidence) / 2.0 * (low.size + 1) + 1e-9)
+        if rank < 1:
+            return self.limits
+        # a bound beyond the point value, possible only in tiny skewed samples, is moved to it
+        return min(float(low[rank - 1]), self.value), max(float(high[-rank]), self.value)
+
+    def p_value(self, op: Op, threshold: float) -> float:
+        low, high = self.draws()
+        if op in (">=", ">"):
+            trivial = threshold <= self.limits[0] if op == ">=" else threshold < self.limits[0]
+            beyond = np.searchsorted(low, threshold, side="left" if op == ">=" else "right")
+            wrong_side = self.value < threshold
+        else:
+            trivial = threshold >= self.limits[1] if op == "<=" else threshold > self.limits[1]
+            beyond = high.size - np.searchsorted(high, threshold, side="right" if op == "<=" else "left")
+            wrong_side = self.value > threshold
+        if trivial:
+            return 0.0
+        p = (1.0 + float(beyond)) / (low.size + 1.0)
+        return max(p, 0.5) if wrong_side else p
+
+    def needed(self, op: Op, threshold: float) -> dict[str, Any]:
+        low, high = self.interval()
+        gap = abs(self.value - threshold)
+        half = self.value - low if self.value > threshold else high - self.value
+        return examples_needed(self.n, half, gap)
+
+
+def examples_needed(n: int, half: float, gap: float) -> dict[str, Any]:
+    """The n at which a half-width that shrinks like 1/sqrt(n) gets below the gap to the threshold."""
+    if not math.isfinite(half):
+        return {"n": None, "controls": None, "text": "more varied data: this sample gives no bound"}
+    if gap == 0.0 or (half / gap) ** 2 > _PRACTICAL:
+        return nothing_needed()
+    wanted = round_up(n * (half / gap) ** 2)
+    return {"n": wanted, "controls": None, "text": f"about n = {wanted} examples"}
+
+
+def nothing_needed() -> dict[str, Any]:
+    """The advice when no practical amount of data would decide."""
+    return {"n": None, "controls": None, "text": "none: within the margin of the threshold"}
+
+
+def round_up(count: float) -> int:
+    """A sample size rounded up to two significant digits; more would be pretended precision."""
+    whole = math.ceil(count - 1e-9)
+    if whole < 100:
+        return whole
+    scale = 10 ** (len(str(whole)) - 2)
+    return -(-whole // scale) * scale

@@ -1,0 +1,241 @@
+"""Verdicts: what a comparison of an estimate with a threshold amounts to.
+
+The rule, for "theta >= t" and the two-sided interval [low, high]: supported iff low >= t, refuted iff
+high < t, undecided otherwise. For ">" the ties go the other way (supported iff low > t, refuted iff
+high <= t), and "<=" and "<" mirror the two. Invalid whenever the estimate is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from circuittest.errors import CircuittestError
+
+if TYPE_CHECKING:
+    from circuittest.stats.estimate import Estimate
+
+Op = Literal[">=", ">", "<=", "<"]
+Outcome = Literal["supported", "refuted", "undecided", "invalid"]
+Listener = Callable[["Verdict"], object]
+
+_listeners: ContextVar[tuple[Listener, ...]] = ContextVar("circuittest_verdict_listeners", default=())
+
+
+class Undecided(CircuittestError):  # noqa: N818 - named after the outcome
+    """The data neither support nor refute the claim. Not an AssertionError: nothing was shown to be false."""
+
+    verdict: Verdict | None = None
+
+
+class InvalidClaim(CircuittestError):  # noqa: N818 - named after the outcome
+    """The claim cannot be judged: one of its gates failed."""
+
+    verdict: Verdict | None = None
+
+
+@contextmanager
+def listen(callback: Listener) -> Iterator[None]:
+    """Call `callback(verdict)` whenever the truth of a verdict is taken in this context.
+
+    It is called every time, in the order of registration, before the truth is returned or
+    `Undecided`/`InvalidClaim` is raised.
+    """
+    token = _listeners.set((*_listeners.get(), callback))
+    try:
+        yield
+    finally:
+        _listeners.reset(token)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Verdict:
+    """The outcome of "estimate `op` threshold".
+
+    Its truth is True when supported and False when refuted; taking it raises `Undecided` or
+    `InvalidClaim` otherwise, so that neither `assert v` nor `assert not v` passes on an open question.
+
+    Attributes
+    ----------
+    reason:
+        Why, in words; for an undecided verdict also what would decide it.
+    p_value:
+        One-sided p-value of the claim's negation (for ">=": of theta < t). Since the interval is the same
+        test turned round, p <= (1 - confidence)/2 iff supported. None when invalid or without interval.
+    needed:
+        For undecided verdicts: {"n": examples or None, "controls": sets or None, "text": ...}, else None.
+    """
+
+    estimate: Estimate
+    op: Op
+    threshold: float
+    outcome: Outcome
+    reason: str = ""
+    p_value: float | None = None
+    needed: Mapping[str, Any] | None = field(default=None)
+
+    def __bool__(self) -> bool:
+        for callback in _listeners.get():
+            callback(self)
+        if self.outcome in ("supported", "refuted"):
+            return self.outcome == "supported"
+        kind = Undecided if self.outcome == "undecided" else InvalidClaim
+        error = kind(f"{self.claimed()} is {self.outcome}", self.reason, "; ".join(self.estimate.hints))
+        error.verdict = self
+        raise error
+
+    def __eq__(self, other: object) -> bool:
+        # `assert verdict == True` asks for the truth as much as `assert verdict` does
+        if isinstance(other, bool):
+            return bool(self) is other
+        return self is other
+
+    __hash__ = object.__hash__
+
+    def claimed(self) -> str:
+        """The claim in a few words: "necessity >= 0.3"."""
+        return f"{self.estimate.claim} {self.op} {self.threshold:g}"
+
+    def __repr__(self) -> str:
+        where = ", ".join(part for part in (self.estimate.model, self.estimate.task) if part)
+        lines = [f"{self.claimed()} is {self.outcome}" + (f" ({where})" if where else "")]
+        if self.outcome != "invalid":
+            lines.append(f"measured {self.estimate.measured(self.threshold)}")
+        if self.reason:
+            lines.append(self.reason)
+        return "\n".join(lines)
+
+    def explain(self) -> str:
+        """Everything there is to say: measurement, threshold, sample, units, details, hints, command."""
+        estimate = self.estimate
+        rows: list[tuple[str, str]] = []
+        if self.outcome != "invalid":
+            rows.append(("measured", estimate.measured(self.threshold)))
+            if estimate.inference is not None:
+                rows.append(("interval", f"{100 * estimate.confidence:g} %, {estimate.inference.method}"))
+        rows.append(("threshold", f"{self.op} {self.threshold:g}"))
+        if self.p_value is not None:
+            rows.append(
+                (
+                    "p-value",
+                    f"{self.p_value:.2g} against {estimate.claim} {_NEGATION[self.op]} {self.threshold:g}",
+                )
+            )
+        rows.append(("examples", str(estimate.n_examples)))
+        if estimate.n_controls is not None:
+            rows.append(("controls", str(estimate.n_controls)))
+        if estimate.circuit is not None:
+            rows.append(("circuit", _describe_circuit(estimate.circuit)))
+        for title, mapping in (("details", estimate.details), ("choices", estimate.choices)):
+            text = ", ".join(f"{key}={_short(mapping[key])}" for key in mapping)
+            if text:
+                rows.append((title, text))
+        if self.reason:
+            rows.append(("reason", self.reason))
+        rows.extend(("what to do", hint) for hint in estimate.hints)
+        if estimate.reproduce:
+            rows.append(("reproduce", estimate.reproduce))
+        where = ", ".join(part for part in (estimate.model, estimate.task) if part)
+        head = f"{self.claimed()} is {self.outcome}" + (f" ({where})" if where else "")
+        return "\n".join([head, *(f"  {title:<11}{text}" for title, text in rows)])
+
+
+_NEGATION: Mapping[Op, str] = {">=": "<", ">": "<=", "<=": ">", "<": ">="}
+
+
+def decide(interval: tuple[float, float], op: Op, threshold: float) -> Outcome:
+    """The rule of this module for an interval that may have infinite ends."""
+    low, high = interval
+    if op in ("<=", "<"):
+        low, high, threshold = -high, -low, -threshold
+    if op in (">=", "<="):
+        return "supported" if low >= threshold else "refuted" if high < threshold else "undecided"
+    return "supported" if low > threshold else "refuted" if high <= threshold else "undecided"
+
+
+def judge(estimate: Estimate, op: Op, threshold: float) -> Verdict:
+    """The verdict on an estimate; `threshold` is finite (checked by `Estimate.compare`)."""
+    if estimate.invalid:
+        return Verdict(estimate, op, threshold, "invalid", estimate.invalid)
+    interval, inference = estimate.interval, estimate.inference
+    if interval is None or inference is None:
+        return Verdict(estimate, op, threshold, "undecided", "no interval was computed for this estimate")
+    if math.isnan(interval[0]) or math.isnan(interval[1]):
+        return Verdict(estimate, op, threshold, "invalid", "the interval is not a number")
+
+    low, high = interval
+    p_value = float(inference.p_value(op, threshold))
+    if estimate.censored == "lower":
+        high = math.inf
+        p_value = 1.0 if op in ("<=", "<") else p_value
+    elif estimate.censored == "upper":
+        low = -math.inf
+        p_value = 1.0 if op in (">=", ">") else p_value
+    outcome = decide((low, high), op, threshold)
+    span = f"[{number(interval[0], threshold)}, {number(interval[1], threshold)}]"
+    if outcome != "undecided":
+        side = "on the claimed side of" if outcome == "supported" else "on the other side of"
+        return Verdict(
+            estimate, op, threshold, outcome, f"the interval {span} is {side} {threshold:g}", p_value
+        )
+    if decide(interval, op, threshold) != "undecided":
+        word = "at least" if estimate.censored == "lower" else "at most"
+        reason = f"the true value is {word} the one measured (it is at its limit), which does not decide {op} {threshold:g}"
+        return Verdict(estimate, op, threshold, outcome, reason, p_value)
+    needed = _needed(estimate, op, threshold)
+    reason = f"the interval {span} contains {threshold:g}; what would decide it: {needed['text']}"
+    return Verdict(estimate, op, threshold, outcome, reason, p_value, needed)
+
+
+def _needed(estimate: Estimate, op: Op, threshold: float) -> Mapping[str, Any]:
+    if estimate.margin is not None and estimate.value is not None:
+        if abs(estimate.value - threshold) <= estimate.margin:
+            return {"n": None, "controls": None, "text": "none: within the margin of the threshold"}
+    if estimate.inference is None:
+        return {"n": None, "controls": None, "text": "an interval"}
+    advice = estimate.inference.needed(op, threshold)
+    return {"n": None, "controls": None, "text": advice} if isinstance(advice, str) else advice
+
+
+def number(value: float | None, near: float | None = None) -> str:
+    """A number in at least two decimals, and in as many as tell it from `near` (six at most)."""
+    if value is None or math.isnan(value):
+        return "undefined"
+    if math.isinf(value):
+        return "inf" if value > 0 else "-inf"
+    decimals = 2 if abs(value) >= 0.1 or value == 0 else 3
+    while (
+        near is not None
+        and value != near
+        and decimals < 6
+        and f"{value:.{decimals}f}" == f"{near:.{decimals}f}"
+    ):
+        decimals += 1
+    return f"{value:.{decimals}f}"
+
+
+def _describe_circuit(circuit: Any) -> str:
+    name, units = getattr(circuit, "name", ""), getattr(circuit, "units", ())
+    listed = [str(unit) for unit in units]
+    text = " ".join(listed[:30]) + (f" and {len(listed) - 30} more" if len(listed) > 30 else "")
+    if not name and not listed:
+        return str(circuit)
+    return f"{name}: {text}" if name and listed else str(name or text)
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, (list, tuple)) and len(value) > 4:
+        return f"[{len(value)} values]"
+    if isinstance(value, Mapping) and len(value) > 4:
+        return f"{{{len(value)} entries}}"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {_short(value[key])}" for key in value) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(_short(item) for item in value) + "]"
+    return str(value)
