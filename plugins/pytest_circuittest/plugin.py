@@ -1,1 +1,1 @@
-"""Entry point of the pytest plugin."""
+"""What pytest sees of the plugin."""
