@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,8 @@ class Circuit:
     layout:
         The architecture that the ids belong to, checked where given. Circuits of different layouts do not mix.
     origin:
-        How it was found (method, K, P, universe, task, fingerprint, indices of the examples …), plain JSON types.
-        Claims read it to know which examples chose the circuit; no part of equality.
+        How it was found (method, K, P, universe, task, digests of the prompts …), plain JSON types.
+        Claims read it to know which examples chose the circuit and how; no part of equality.
     """
 
     units: tuple[Unit, ...] = ()
@@ -54,9 +55,10 @@ class Circuit:
     @classmethod
     def of(cls, ids: Iterable[str | Unit | Edge], **more: Any) -> Circuit:
         """A circuit from ids of units and edges in any order."""
-        listed = list(ids)
-        edges = [i for i in listed if isinstance(i, Edge) or (isinstance(i, str) and "->" in i)]
-        units = [i for i in listed if i not in edges]
+        listed = [ids] if isinstance(ids, str) else list(ids)
+        is_edge = [isinstance(i, Edge) or (isinstance(i, str) and "->" in i) for i in listed]
+        edges = [i for i, edge in zip(listed, is_edge, strict=True) if edge]
+        units = [i for i, edge in zip(listed, is_edge, strict=True) if not edge]
         return cls(tuple(units), tuple(edges), **more)  # type: ignore[arg-type]
 
     def __len__(self) -> int:
@@ -109,8 +111,8 @@ class Circuit:
         kinds = sorted(unit.kind for unit in self.units)
         return {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)}
 
-    def seen(self) -> frozenset[tuple[str, int, int]]:
-        """Every (task, seed, index) of an example that took part in choosing this circuit."""
+    def seen(self) -> frozenset[str]:
+        """Digests of every prompt that took part in choosing this circuit (see `prompt_digest`)."""
         return frozenset(_seen(self.origin))
 
     def renamed(self, name: str) -> Circuit:
@@ -139,18 +141,18 @@ class Circuit:
             raise CircuitError(f"unknown key {min(unknown)!r} in a circuit file", "", "remove it")
         try:
             layout = None if data.get("layout") is None else Layout(**data["layout"])
-            units, edges = list(data.get("units", ())), list(data.get("edges", ()))
         except TypeError as error:
             raise CircuitError("a circuit file is malformed", str(error)) from error
+        units, edges = data.get("units", []), data.get("edges", [])
         for name, ids in (("units", units), ("edges", edges)):
-            if not all(isinstance(i, str) for i in ids):
-                raise CircuitError(f"{name} of a circuit file must be ids", "one is no string")
+            if not isinstance(ids, list) or not all(isinstance(i, str) for i in ids):
+                raise CircuitError(f"{name} of a circuit file must be a list of ids", f"found {ids!r:.60}")
         origin = data.get("origin") or {}
         if not isinstance(origin, Mapping):
             raise CircuitError(
                 "origin of a circuit file must be a mapping", f"it is a {type(origin).__name__}"
             )
-        return cls(tuple(units), tuple(edges), str(data.get("name", "circuit")), layout, origin)  # type: ignore[arg-type]
+        return cls(tuple(units), tuple(edges), str(data.get("name", "circuit")), layout, origin)
 
     def save(self, path: str | Path) -> None:
         """Write the circuit as JSON."""
@@ -177,9 +179,12 @@ class Circuit:
         return f"Circuit({self.name}: {members}{', …' if len(self) > 12 else ''})"
 
 
-def _seen(origin: Mapping[str, Any]) -> Iterator[tuple[str, int, int]]:
+def prompt_digest(prompt_ids: Iterable[int]) -> str:
+    """Twelve hex digits that identify a prompt by its token ids, kept in `Circuit.origin["prompts"]`."""
+    return sha256(",".join(str(int(i)) for i in prompt_ids).encode()).hexdigest()[:12]
+
+
+def _seen(origin: Mapping[str, Any]) -> Iterator[str]:
     for part in origin.get("parts", ()):
         yield from _seen(part)
-    if "examples" in origin:
-        for index in origin["examples"]:
-            yield (str(origin.get("task", "")), int(origin.get("seed", 0)), int(index))
+    yield from origin.get("prompts", ())

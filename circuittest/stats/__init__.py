@@ -4,6 +4,7 @@ from circuittest.stats.competence import HEADROOM, Competence, competence
 from circuittest.stats.estimate import Estimate
 from circuittest.stats.inference import DRAWS, Inference
 from circuittest.stats.mean import MeanInference
+from circuittest.stats.measured import announce, listen_measured
 from circuittest.stats.multiplicity import holm
 from circuittest.stats.necessity import NecessityInference
 from circuittest.stats.proportion import PairedDifferenceInference, ProportionInference
@@ -26,8 +27,10 @@ __all__ = [
     "RankP",
     "Undecided",
     "Verdict",
+    "announce",
     "competence",
     "holm",
     "listen",
+    "listen_measured",
     "rank_p",
 ]

@@ -166,13 +166,12 @@ class NecessityInference(DrawnInference):
             v = set_blocks[position : position + rows]
             position += rows
             seen = weights[:, :-1] @ columns
-            mass = weights[:, :-1] @ self._sizes
             pseudo = weights[:, -1] * size
             base, ablated = seen[:, 0], seen[:, 1]
             drawn = np.einsum("br,br->b", v[:, :-1], seen[:, 2:])
-            # a set that destroys everything adds nothing; one that destroys nothing adds its whole mass
-            low.append((drawn - ablated - pseudo) / (base + pseudo))
-            high.append((drawn + v[:, -1] * mass + pseudo - ablated) / base)
+            # a set that destroys everything adds nothing; one that destroys nothing adds what the base gets right
+            low.append((drawn - ablated - pseudo) / base)
+            high.append((drawn + v[:, -1] * base + pseudo - ablated) / (base + pseudo))
         return np.concatenate(low), np.concatenate(high)
 
     def _set_weights(self, sets: bool) -> Floats:

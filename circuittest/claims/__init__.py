@@ -1,0 +1,67 @@
+"""Claims: one module each, found by name. A claim is a function of a lab, a circuit and options that gives an Estimate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from types import MappingProxyType
+from typing import Any
+
+from circuittest.errors import UsageError, did_you_mean
+
+#: Claims of this package: name → module. The function has the claim's name.
+_BUILT_IN = {
+    "coverage": "circuittest.claims.coverage",
+    "necessity": "circuittest.claims.necessity",
+    "reuse": "circuittest.claims.reuse",
+}
+
+
+@dataclass(frozen=True)
+class ClaimKind:
+    """A registered claim.
+
+    Attributes
+    ----------
+    name:
+        What specs and `Lab.measure` call it.
+    function:
+        ``function(lab, circuit, *, option: type = default, …) -> Estimate``. Its keyword-only parameters are the
+        options that a spec may set.
+    """
+
+    name: str
+    function: Callable[..., Any]
+
+    @property
+    def summary(self) -> str:
+        """First line of the function's docstring."""
+        return (self.function.__doc__ or "").strip().partition("\n")[0]
+
+
+@cache
+def claim_kinds() -> Mapping[str, ClaimKind]:
+    """Every claim by name: those of this package, and of the entry-point group ``circuittest.claims``."""
+    kinds = {
+        name: ClaimKind(name, getattr(import_module(module), name)) for name, module in _BUILT_IN.items()
+    }
+    for entry in entry_points(group="circuittest.claims"):
+        if entry.name in kinds:
+            raise UsageError(
+                f"the claim {entry.name!r} of {entry.value} exists already",
+                "",
+                "give it another entry-point name",
+            )
+        kinds[entry.name] = ClaimKind(entry.name, entry.load())
+    return MappingProxyType(dict(sorted(kinds.items())))
+
+
+def claim_kind(name: str) -> ClaimKind:
+    """A claim by name. Raises UsageError."""
+    kinds = claim_kinds()
+    if name not in kinds:
+        raise UsageError(f"unknown claim {name!r}", "", did_you_mean(name, kinds))
+    return kinds[name]

@@ -1,0 +1,78 @@
+"""Coverage: how much of each example's circuit does a given circuit hold?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from circuittest.claims.gates import competent, disjoint, usable_circuit
+from circuittest.claims.necessity import circuit_universe
+from circuittest.find.ranking import per_example
+from circuittest.find.shared import coverage as covered
+from circuittest.stats import Estimate, MeanInference
+
+if TYPE_CHECKING:
+    from circuittest.circuit import Circuit
+    from circuittest.lab import Lab
+
+
+def coverage(
+    lab: Lab,
+    circuit: Circuit,
+    *,
+    top: str | None = None,
+    universe: str | None = None,
+    score: Literal["edge-abs-sum", "edge-sum", "node"] | None = None,
+    method: Literal["eap"] = "eap",
+    seed: int = 0,
+) -> Estimate:
+    """Share of each evaluation example's own circuit that a given circuit holds.
+
+    Estimand: mean |S ∩ C_i| / |C_i| over new examples i, where C_i is the top K % of the universe on example i
+    (arXiv 2605.08348, Eq. 2, for a circuit S from units or a file). Options left out follow the circuit's own
+    recipe, else K = 20 %, the kinds of the circuit's units and ``edge-abs-sum``.
+
+    Invalid when the circuit is empty, was chosen on evaluation examples or leaves the universe, and when the model
+    is not competent.
+    """
+    recipe = circuit.origin
+    choices: dict[str, Any] = {
+        "top": top or recipe.get("top") or "20%",
+        "universe": universe or circuit_universe(circuit),
+        "score": score or recipe.get("score") or "edge-abs-sum",
+        "method": method,
+        "seed": seed,
+    }
+
+    def invalid(reason: str) -> Estimate:
+        return lab.estimate("coverage", circuit, choices=choices, invalid=reason)
+
+    if reason := usable_circuit(circuit) or disjoint(lab, circuit):
+        return invalid(reason)
+    units = lab.layout.universe(choices["universe"])
+    if outside := sorted(set(circuit.units) - set(units)):
+        return invalid(
+            f"{outside[0]} is not in the universe {choices['universe']!r} that per-example circuits rank"
+        )
+    gate = competent(lab, units, lab.accuracy)
+    if not gate.passed:
+        return invalid(gate.reason)
+    table = lab.scores("evaluate", universe=choices["universe"], score=choices["score"], method=method)
+    membership = per_example(table, choices["top"])
+    mask = np.array([member in circuit.units for member in membership.members])
+    values = covered(membership.inside, mask)
+    details = {
+        "k": membership.k,
+        "n_units": len(membership.members),
+        "chance": float(mask.sum() / len(membership.members)),
+        "most_possible": min(1.0, float(mask.sum()) / membership.k),
+        "frequency": {
+            str(m): float(membership.inside[:, i].mean()) for i, m in enumerate(membership.members) if mask[i]
+        },
+        "ties": membership.ties,
+        "acc_base": gate.accuracy,
+    }
+    return lab.estimate(
+        "coverage", circuit, inference=MeanInference(values, seed=seed), choices=choices, details=details
+    )

@@ -1,0 +1,78 @@
+"""Gates: what must hold before a claim may be judged at all (claims.md, "Gates").
+
+A gate gives the reason why the claim is invalid, with its numbers, or an empty string.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from circuittest.circuit import prompt_digest
+from circuittest.stats import Competence, competence
+from circuittest.units import Unit
+
+if TYPE_CHECKING:
+    from circuittest.circuit import Circuit
+    from circuittest.lab import Lab
+
+#: Mean headroom of the controls below this share of the base's means that the controls destroy the model too.
+CONTROL_HEADROOM = 0.25
+
+
+def usable_circuit(circuit: Circuit) -> str:
+    """The circuit has units, and an empty one says why it is empty."""
+    if circuit.edges:
+        return "the circuit holds edges; this claim judges units"
+    if circuit.units:
+        return ""
+    return f"the circuit is empty: {circuit.origin.get('empty') or 'it was given without units'}"
+
+
+def disjoint(lab: Lab, circuit: Circuit) -> str:
+    """No evaluation prompt took part in choosing the circuit."""
+    seen = circuit.seen()
+    both = sum(prompt_digest(item.prompt_ids) in seen for item in lab.data.evaluate)
+    if not both:
+        return ""
+    return (
+        f"{both} of the {len(lab.data.evaluate)} evaluation prompts chose the circuit; what chose a circuit must not "
+        "judge it: use the seed and sizes that it was found with, or find it again"
+    )
+
+
+def competent(lab: Lab, universe: Sequence[Unit], accuracy: str) -> Competence:
+    """Is the model far enough above the floor of its task?
+
+    The floor is the largest of: chance among the candidates, the accuracy of always giving the most frequent
+    answer, the accuracy with every unit of the universe ablated.
+    """
+    outcomes = lab.outcomes([(), tuple(universe)]).measure(accuracy)
+    return competence(
+        outcomes[0],
+        chance=lab.data.chance,
+        majority=_majority(lab),
+        ablated=outcomes[1],
+        headroom=lab.headroom,
+    )
+
+
+def _majority(lab: Lab) -> np.ndarray:
+    answers = [set(item.answer_ids) for item in lab.data.evaluate]
+    ids = sorted(set().union(*answers))
+    best = max(ids, key=lambda i: sum(i in a for a in answers))
+    return np.array([best in a for a in answers], dtype=np.float64)
+
+
+def controls_leave_headroom(gate: Competence, mean_controls: float, size: int) -> str:
+    """The controls must not destroy the model as well."""
+    base, left = gate.accuracy - gate.floor, mean_controls - gate.floor
+    if left >= CONTROL_HEADROOM * base:
+        return ""
+    return (
+        f"the control destroys the model too: mean accuracy under controls {mean_controls:.2f}, floor {gate.floor:.2f} "
+        f"({gate.floor_name}), base {gate.accuracy:.2f}; a circuit of {size} units is too large to judge: lower K, restrict "
+        "the universe, or use mean ablation or a graded metric"
+    )

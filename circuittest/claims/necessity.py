@@ -1,0 +1,142 @@
+"""Necessity against C³: does ablating the circuit hurt more than ablating a matched random set?"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Literal
+
+from circuittest.claims.gates import competent, controls_leave_headroom, disjoint, usable_circuit
+from circuittest.controls import matched_controls
+from circuittest.errors import ControlError
+from circuittest.stats import Competence, Estimate, NecessityInference, PairedDifferenceInference, rank_p
+
+if TYPE_CHECKING:
+    from circuittest.circuit import Circuit
+    from circuittest.lab import Lab
+
+
+def necessity(
+    lab: Lab,
+    circuit: Circuit,
+    *,
+    controls: int = 40,
+    match: Literal["kind", "layer"] = "kind",
+    universe: str | None = None,
+    accuracy: Literal["argmax", "candidates"] | None = None,
+    seed: int = 0,
+) -> Estimate:
+    """Accuracy lost beyond capacity-matched random controls, as a share of the base accuracy.
+
+    Estimand: (mean over all matched sets C of acc(C) - acc(S)) / acc(∅), zero ablation, evaluation examples
+    (Li & Subramani, arXiv 2605.08348, Eq. 5, with the mean over many controls in place of one draw).
+
+    Parameters
+    ----------
+    controls:
+        How many control sets to draw; all of them where there are few.
+    match:
+        "kind": as many units of each kind; "layer": also in each layer.
+    universe:
+        What controls are drawn from; by default the universe that the circuit was found in, or the kinds it holds.
+    accuracy:
+        "argmax" over the vocabulary or "candidates" (best answer above best foil); by default the task's.
+    seed:
+        Of the control draws and of the resampling.
+
+    Invalid when the circuit is empty or was chosen on evaluation examples, when the model is not competent, when no
+    matched control exists, and when the controls are on the floor too.
+    """
+    measure = accuracy or lab.accuracy
+    name = universe or circuit_universe(circuit)
+    choices: dict[str, Any] = {
+        "ablation": "zero",
+        "positions": "all",
+        "match": match,
+        "controls": controls,
+        "universe": name,
+        "accuracy": measure,
+        "seed": seed,
+    }
+
+    def invalid(reason: str, details: dict[str, Any] | None = None) -> Estimate:
+        return lab.estimate("necessity", circuit, choices=choices, details=details or {}, invalid=reason)
+
+    if reason := usable_circuit(circuit) or disjoint(lab, circuit):
+        return invalid(reason)
+    units = lab.layout.universe(name)
+    try:
+        drawn = matched_controls(circuit.units, units, lab.layout, count=controls, seed=seed, match=match)
+    except ControlError as error:
+        return invalid(str(error))
+    gate = competent(lab, units, measure)
+    details: dict[str, Any] = {"floor": _floor(gate)}
+    if not gate.passed:
+        return invalid(gate.reason, details)
+
+    base = lab.outcomes([(), units]).measure(measure)[0]
+    ablated = lab.outcomes([circuit.units]).measure(measure)[0]
+    table = lab.outcomes(drawn.sets).measure(measure)
+    acc_controls = [float(a) for a in table.mean(1)]
+    rank = rank_p(float(ablated.mean()), acc_controls)
+    worst = min(range(len(acc_controls)), key=lambda i: acc_controls[i])
+    details |= {
+        "acc_base": float(base.mean()),
+        "acc_circuit": float(ablated.mean()),
+        "acc_controls": acc_controls,
+        "controls": [[str(u) for u in units] for units in drawn.sets],
+        "worst_control": {"units": [str(u) for u in drawn.sets[worst]], "accuracy": acc_controls[worst]},
+        "rank_p": rank.p,
+        "rank_p_resolution": rank.resolution,
+        "population": drawn.population,
+        "enumerated": drawn.enumerated,
+        "overlap": drawn.overlap,
+    }
+    if reason := controls_leave_headroom(gate, float(table.mean()), len(circuit.units)):
+        return invalid(reason, details)
+    inference = NecessityInference(
+        base, ablated, table, population=drawn.population, enumerated=drawn.enumerated, seed=seed
+    )
+    censored = _at_floor(ablated, lab, units, measure)
+    hints = []
+    if censored:
+        hints.append(
+            "the circuit's ablation is at the floor, so the value is a lower bound; a graded metric would resolve it"
+        )
+    if acc_controls[worst] < 0.5 * float(table.mean()):
+        hints.append(
+            f"the most harmful control ({', '.join(map(str, drawn.sets[worst]))}) leaves accuracy {acc_controls[worst]:.2f}"
+        )
+    return lab.estimate(
+        "necessity",
+        circuit,
+        inference=inference,
+        n_controls=len(drawn.sets),
+        choices=choices,
+        details=details,
+        censored="lower" if censored else None,
+        hints=tuple(hints),
+    )
+
+
+def circuit_universe(circuit: Circuit) -> str | list[str]:
+    """The universe a circuit belongs to: the one it was found in, else the kinds of its units."""
+    found = circuit.origin.get("universe")
+    return found if found else sorted(circuit.counts())
+
+
+def _floor(gate: Competence) -> dict[str, Any]:
+    kept = ("accuracy", "floor", "floor_name", "lower", "floors", "headroom")
+    return {key: value for key, value in asdict(gate).items() if key in kept}
+
+
+def _at_floor(ablated: Any, lab: Lab, units: Any, measure: str) -> bool:
+    """Is the accuracy under the circuit's ablation indistinguishable from the lowest that ablation reaches?
+
+    The argmax over a vocabulary can fall to the accuracy with the whole universe ablated; a choice between
+    candidates cannot be expected to fall below chance.
+    """
+    emptied = lab.outcomes([(), tuple(units)]).measure(measure)[1]
+    ground = float(emptied.mean())
+    if measure == "candidates" and lab.data.chance >= ground:
+        return float(ablated.mean()) <= lab.data.chance
+    return PairedDifferenceInference(ablated, emptied).interval(0.95)[0] <= 0

@@ -1,0 +1,354 @@
+"""Lab: one model and one task, with every measurement made so far. What tests are handed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from circuittest.circuit import Circuit, prompt_digest
+from circuittest.errors import UsageError, did_you_mean
+from circuittest.units import Layout, Unit
+
+if TYPE_CHECKING:
+    from circuittest.models.loaded import LoadedModel
+    from circuittest.stats import Estimate, Inference
+    from circuittest.tables import OutcomeTable, ScoreTable
+    from circuittest.tasks import Task, TaskData
+
+Split = Literal["discover", "evaluate"]
+ACCURACIES = ("argmax", "candidates")
+METRICS = ("log_prob", "logit_diff", "prob_diff")
+
+
+class Lab:
+    """A model and a task; measures circuits and gives estimates to compare with thresholds.
+
+    Nothing is loaded before it is needed, and every table is measured once.
+
+    Parameters
+    ----------
+    model:
+        ``"zoo:gqa"``, a hub id, a directory, a GGUF file, a Hugging Face module in memory, or a `LoadedModel`.
+    task:
+        A task's name, a `Task`, a list of examples as mappings, or `TaskData` that is already in token ids.
+    tokenizer:
+        For a module in memory; it is never changed.
+    discover, evaluate, seed:
+        How many examples choose circuits and how many judge them (disjoint), and the seed of their stream.
+    prefix:
+        What stands before every prompt: ``"auto"``, ``"bos"``, ``"none"`` or a token.
+    accuracy:
+        ``"argmax"`` or ``"candidates"``; by default the task's.
+    metric:
+        What attribution differentiates: ``"log_prob"``, ``"logit_diff"`` or ``"prob_diff"``; by default the task's.
+    headroom:
+        How far above the floor the model's accuracy must be before its behaviour is judged.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        task: str | Task | TaskData | Sequence[Mapping[str, Any]],
+        *,
+        tokenizer: Any = None,
+        name: str | None = None,
+        discover: int = 200,
+        evaluate: int = 200,
+        seed: int = 0,
+        prefix: str = "auto",
+        device: str = "auto",
+        dtype: str = "float32",
+        accuracy: str | None = None,
+        metric: str | None = None,
+        headroom: float = 0.2,
+    ) -> None:
+        for value, known, what in ((accuracy, ACCURACIES, "accuracy"), (metric, METRICS, "metric")):
+            if value is not None and value not in known:
+                raise UsageError(f"unknown {what} {value!r}", "", did_you_mean(str(value), known))
+        if not 0 <= headroom < 1:
+            raise UsageError(f"headroom is {headroom!r}", "it is a difference of accuracies", "use 0.2")
+        self._model, self._tokenizer, self._name = model, tokenizer, name
+        self._task = task
+        self._sizes = {"discover": discover, "evaluate": evaluate, "seed": seed}
+        self._prefix, self._device, self._dtype = prefix, device, dtype
+        self._accuracy, self._metric = accuracy, metric
+        self.headroom = headroom
+        self._scores: dict[tuple[str, ...], ScoreTable] = {}
+        self._outcomes: dict[tuple[tuple[Unit, ...], ...], OutcomeTable] = {}
+
+    # What is measured -------------------------------------------------------------------------------------------
+
+    @cached_property
+    def model(self) -> LoadedModel:
+        """The model, loaded and checked (`circuittest.models.preflight`). Raises LoadError or UnsupportedModel."""
+        from circuittest.models.loaded import LoadedModel
+        from circuittest.models.loading import from_module, load_model
+        from circuittest.models.preflight import require
+
+        if isinstance(self._model, LoadedModel):
+            model = self._model
+        elif isinstance(self._model, (str, Path)):
+            model = load_model(
+                str(self._model), tokenizer=self._tokenizer, device=self._device, dtype=self._dtype
+            )
+        else:
+            model = from_module(self._model, self._tokenizer, self._name or "in-memory")
+        require(model.checks)
+        return model
+
+    @cached_property
+    def data(self) -> TaskData:
+        """The examples as this model sees them. Raises TaskError."""
+        from circuittest.tasks import TaskData, prepare
+
+        if isinstance(self._task, TaskData):
+            return self._task
+        return prepare(self._task, self.model.tokenizer, prefix=self._prefix, **self._sizes)
+
+    @property
+    def layout(self) -> Layout:
+        """The units of the model."""
+        return self.model.layout
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of the model's configuration and weights."""
+        return self.model.fingerprint
+
+    @property
+    def accuracy(self) -> str:
+        """How an example counts as correct."""
+        return self._accuracy or self.data.accuracy
+
+    @property
+    def metric(self) -> str:
+        """What attribution differentiates."""
+        return self._metric or self.data.metric
+
+    def __repr__(self) -> str:
+        model = self._name or (self._model if isinstance(self._model, (str, Path)) else "in-memory")
+        task = self._task if isinstance(self._task, str) else getattr(self._task, "name", "task")
+        return f"Lab({model}, {task})"
+
+    # Tables -----------------------------------------------------------------------------------------------------
+
+    def scores(
+        self,
+        split: Split = "discover",
+        *,
+        universe: str | Iterable[str] = "heads",
+        score: str = "edge-abs-sum",
+        method: str = "eap",
+    ) -> ScoreTable:
+        """Attribution of every unit of a universe on every example of a split, [examples × units].
+
+        The columns are cut from one table of the kinds involved, so that a claim about heads and one about all
+        units cost one attribution.
+        """
+        from circuittest.measure.attribution import attribute
+
+        if split not in ("discover", "evaluate"):
+            raise UsageError(f"unknown split {split!r}", "", "use 'discover' or 'evaluate'")
+        units = self.layout.universe(universe)
+        kinds = tuple(sorted({u.kind for u in units} | {"head", "mlp"}))
+        key = (split, score, method, self.metric, *kinds)
+        if key not in self._scores:
+            items = getattr(self.data, split)
+            if not items:
+                raise UsageError(f"the split {split!r} has no examples", "", f"ask for {split}=200")
+            self._scores[key] = attribute(
+                self.model, items, metric=self.metric, method=method, unit_score=score, kinds=kinds
+            )
+        return self._scores[key].columns(units)
+
+    def outcomes(self, sets: Sequence[Iterable[Unit]]) -> OutcomeTable:
+        """What the model does on the evaluation examples with each set of units ablated (zero, all positions).
+
+        A row depends on the sets asked for in the same call (they share batches), so results are remembered per
+        call: whatever else a session measures, the same claim gives the same bytes.
+        """
+        from circuittest.measure.ablation import ablate
+
+        key = tuple(tuple(sorted(set(units))) for units in sets)
+        if key not in self._outcomes:
+            if not self.data.evaluate:
+                raise UsageError("the split 'evaluate' has no examples", "", "ask for evaluate=200")
+            self._outcomes[key] = ablate(self.model, self.data.evaluate, key)
+        return self._outcomes[key]
+
+    # Circuits ---------------------------------------------------------------------------------------------------
+
+    def shared(
+        self,
+        *,
+        top: str | int | float = "20%",
+        at: str | int | float = 95,
+        universe: str | list[str] = "heads",
+        score: str = "edge-abs-sum",
+        method: str = "eap",
+        name: str = "S_P",
+    ) -> Circuit:
+        """S_P: the units in at least `at` % of the per-example circuits of the `top` % highest-scoring units.
+
+        Li & Subramani, arXiv 2605.08348, Eq. 1. The set may be empty, which is ordinary: claims on it are invalid
+        and say the largest P that gives a set.
+
+        Raises
+        ------
+        UsageError
+            When `top` or `at` is no percentage in range.
+        UnitError
+            When the universe is unknown or this architecture has none of its units.
+        """
+        from circuittest.find.ranking import per_example, percent
+        from circuittest.find.shared import share_of_examples, shared_members, why_empty
+
+        top, at = f"{float(percent(top, 'top')):g}%", f"{float(share_of_examples(at)):g}%"
+        table = self.scores("discover", universe=universe, score=score, method=method)
+        membership = per_example(table, top)
+        members = shared_members(membership, at)
+        origin: dict[str, Any] = {
+            "method": method,
+            "metric": self.metric,
+            "score": score,
+            "universe": universe,
+            "top": top,
+            "at": at,
+            "k": membership.k,
+            "ties": membership.ties,
+            "model": self.model.name,
+            "fingerprint": self.fingerprint,
+            "task": self.data.task,
+            "seed": self.data.seed,
+            "examples": list(membership.examples),
+            "prompts": [prompt_digest(item.prompt_ids) for item in self.data.discover],
+        }
+        if not members:
+            origin["empty"] = why_empty(membership, at)
+        return Circuit.of(members, name=name, layout=self.layout, origin=origin)
+
+    def circuit(
+        self, source: Circuit | str | Path | Iterable[str | Unit], *, name: str | None = None
+    ) -> Circuit:
+        """A circuit from a file, from ids, or from another lab, checked against this model's layout.
+
+        Raises
+        ------
+        CircuitError
+            For a file that cannot be read and for a circuit of another architecture.
+        UnitError
+            For an id that this model does not have.
+        """
+        if isinstance(source, (str, Path)):
+            source = Circuit.load(source)
+        if isinstance(source, Circuit):
+            if source.layout is not None and source.layout != self.layout:
+                from circuittest.errors import CircuitError
+
+                raise CircuitError(
+                    f"the circuit {source.name} belongs to another architecture",
+                    f"{source.layout.describe()}; here {self.layout.describe()}",
+                    "find the circuit on this model",
+                )
+            return Circuit(source.units, source.edges, name or source.name, self.layout, source.origin)
+        return Circuit.of(source, name=name or "circuit", layout=self.layout)
+
+    # Claims -----------------------------------------------------------------------------------------------------
+
+    def reuse(self, circuit: Circuit, *, decide: float | None = None, **options: Any) -> Estimate:
+        """Cross-fitted reuse@P of a circuit found by `shared`; see `circuittest.claims.reuse`."""
+        return self.measure("reuse", circuit, decide=decide, **options)
+
+    def coverage(self, circuit: Circuit, *, decide: float | None = None, **options: Any) -> Estimate:
+        """Coverage of a given circuit on new examples; see `circuittest.claims.coverage`."""
+        return self.measure("coverage", circuit, decide=decide, **options)
+
+    def necessity(self, circuit: Circuit, *, decide: float | None = None, **options: Any) -> Estimate:
+        """Necessity against C³; see `circuittest.claims.necessity`."""
+        return self.measure("necessity", circuit, decide=decide, **options)
+
+    def measure(
+        self, claim: str, circuit: Circuit, *, decide: float | None = None, **options: Any
+    ) -> Estimate:
+        """The estimate of any registered claim.
+
+        Parameters
+        ----------
+        decide:
+            The only threshold that the estimate will be compared with, where it is known beforehand.
+
+        Raises
+        ------
+        UsageError
+            For an unknown claim or option.
+        """
+        from dataclasses import replace
+        from inspect import signature
+
+        from circuittest.claims import claim_kind
+        from circuittest.stats import announce
+
+        kind = claim_kind(claim)
+        known = [p.name for p in signature(kind.function).parameters.values() if p.kind is p.KEYWORD_ONLY]
+        for option in options:
+            if option not in known:
+                raise UsageError(f"{claim} has no option {option!r}", "", did_you_mean(option, known))
+        estimate: Estimate = kind.function(self, self.circuit(circuit), **options)
+        if decide is not None:
+            estimate = replace(estimate, decide=float(decide))
+        announce(estimate)
+        return estimate
+
+    def estimate(
+        self,
+        claim: str,
+        circuit: Circuit,
+        *,
+        inference: Inference | None = None,
+        n_examples: int | None = None,
+        choices: Mapping[str, Any] | None = None,
+        details: Mapping[str, Any] | None = None,
+        **more: Any,
+    ) -> Estimate:
+        """For authors of claims: an Estimate with everything filled in that this lab knows."""
+        from circuittest.stats import Estimate
+
+        own = {"interval": inference.method} if inference is not None else {}
+        return Estimate(
+            claim=claim,
+            value=None if inference is None else inference.value,
+            inference=inference,
+            n_examples=len(self.data.evaluate) if n_examples is None else n_examples,
+            circuit=circuit,
+            model=self.model.name,
+            fingerprint=self.fingerprint,
+            task=self.data.task,
+            examples={
+                "discover": list(circuit.origin.get("examples", ())),
+                "evaluate": [item.index for item in self.data.evaluate],
+            },
+            choices={**self._choices(), **own, **(choices or {})},
+            details=details or {},
+            **more,
+        )
+
+    def _choices(self) -> dict[str, Any]:
+        import torch
+
+        return {
+            "task_variant": self.data.variant,
+            "pool": self.data.pool,
+            "prefix": self.data.prefix_name,
+            "data_seed": self.data.seed,
+            "discover": len(self.data.discover),
+            "evaluate": len(self.data.evaluate),
+            "dropped": dict(self.data.dropped),
+            "metric": self.metric,
+            "accuracy": self.accuracy,
+            "headroom": self.headroom,
+            "dtype": str(self.model.dtype).removeprefix("torch."),
+            "device": self.model.device.type,
+            "threads": torch.get_num_threads(),
+        }
