@@ -1,0 +1,197 @@
+"""Reading a spec file: every mistake is a `SpecError` with file, line and column, and no code of the file runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from circuittest.circuit import Circuit
+from circuittest.errors import CircuittestError, UnitError, UsageError, did_you_mean
+from circuittest.spec.messages import validate
+from circuittest.spec.schema import (
+    THRESHOLDS,
+    ClaimModel,
+    ClaimSpec,
+    FileCircuit,
+    FileModel,
+    FoundCircuit,
+    Spec,
+    TaskModel,
+    UnitsCircuit,
+    options_model,
+    takes,
+)
+from circuittest.spec.yaml import Document, Path_, read_yaml
+from circuittest.units import parse
+
+_GROUP = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+
+
+def load_spec(path: str | Path, *, name: str | None = None) -> Spec:
+    """Read and check a spec file.
+
+    Parameters
+    ----------
+    path:
+        The file.
+    name:
+        What messages call it; the path by default.
+
+    Raises
+    ------
+    SpecError
+        With file, line and column. Whether the model has the units that the file names is not known here (see
+        `circuittest.spec.judge`).
+    """
+    document = read_yaml(path, name=name)
+    if not isinstance(document.data, dict):
+        raise document.error((), "a spec is a mapping", "", "begin with 'circuittest: 1'")
+    if "circuittest" not in document.data:
+        raise document.error((), "the key 'circuittest' is missing", "it says the version", "begin with 'circuittest: 1'")
+    file = validate(FileModel, document, (), "the spec")
+    models = (file.model,) if isinstance(file.model, str) else tuple(file.model)
+    for index, model in enumerate(models):
+        if model in models[:index]:
+            raise document.error(("model", index), f"the model {model!r} is listed twice", "", "remove one")
+    task, task_options = _task(document)
+    groups = {group: _group(document, group) for group in file.groups}
+    circuit = None if file.circuit is None else _circuit(document, Path(path).parent)
+    claims: list[ClaimSpec] = []
+    for index in range(len(file.claims)):
+        claims.append(_claim(document, index, groups, circuit is not None, claims))
+    return Spec(
+        path=Path(path),
+        file=document.file,
+        models=models,
+        task=task,
+        task_options=task_options,
+        circuit=circuit,
+        groups=groups,
+        claims=tuple(claims),
+        places=_places(document, groups),
+    )
+
+
+def _task(document: Document) -> tuple[str, Mapping[str, Any]]:
+    if isinstance(document.data["task"], str):
+        return document.data["task"], {}
+    task = validate(TaskModel, document, ("task",), "task")
+    return task.name, task.options()
+
+
+def _group(document: Document, group: str) -> Circuit:
+    path: Path_ = ("groups", group)
+    if not _GROUP.fullmatch(group):
+        why = "it appears in ids"
+        raise document.error(path, f"{group!r} cannot name a group", why, "use letters, digits, _ and -", key=True)
+    return _members(document, path, name=group, origin={"method": "given"})
+
+
+def _members(document: Document, path: Path_, *, name: str, origin: Mapping[str, Any]) -> Circuit:
+    """The circuit of a list of ids; the place of a wrong one is known."""
+    ids: list[str] = document.data
+    for part in path:
+        ids = ids[part]  # type: ignore[call-overload]
+    for index, text in enumerate(ids):
+        try:
+            parse(text)
+        except UnitError as error:
+            raise document.error((*path, index), error.what, error.why, error.do) from None
+        if text in ids[:index]:
+            raise document.error((*path, index), f"{text} is listed twice", "", "remove one")
+    return Circuit.of(ids, name=name, origin=origin)
+
+
+def _circuit(document: Document, folder: Path) -> Circuit | Mapping[str, Any]:
+    keys = set(document.data["circuit"])
+    if "file" in keys:
+        given = validate(FileCircuit, document, ("circuit",), "circuit (of a file)")
+        try:
+            return Circuit.load(folder / given.file)
+        except CircuittestError as error:
+            text = "there is no such file" if isinstance(error.__cause__, FileNotFoundError) else error.why
+            why = f"{text}; it is looked for beside the spec" if isinstance(error.__cause__, OSError) else text
+            raise document.error(("circuit", "file"), f"the circuit file {given.file!r} cannot be used", why) from None
+    if "units" in keys:
+        validate(UnitsCircuit, document, ("circuit",), "circuit (of units)")
+        return _members(document, ("circuit", "units"), name="circuit", origin={"method": "given"})
+    if not keys:
+        do = "write {top: 20%, at: 95}, {file: …} or {units: […]}"
+        raise document.error(("circuit",), "the circuit is empty", "", do)
+    return validate(FoundCircuit, document, ("circuit",), "circuit").model_dump()
+
+
+def _claim(
+    document: Document, index: int, groups: Mapping[str, Circuit], has_circuit: bool, earlier: list[ClaimSpec]
+) -> ClaimSpec:
+    from circuittest.claims import claim_kind
+
+    entry = document.data["claims"][index]
+    if len(entry) != 1:
+        what = f"a claim is one key, not {len(entry)}" if entry else "a claim is missing here"
+        do = "write one claim per item, as '- necessity: {min: 0.3}'"
+        raise document.error(("claims", index), what, "indent what belongs to it" if entry else "", do)
+    (claim,) = entry
+    path: Path_ = ("claims", index, claim)
+    line, column = document.place(path, key=True)
+    try:
+        kind = claim_kind(claim)
+    except UsageError as error:
+        raise document.error(path, error.what, error.why, error.do, key=True) from None
+    label = f"the claim {claim}"
+    if not isinstance(entry[claim], dict):
+        do = f"write '- {claim}: {{min: 0.3}}'"
+        raise document.error(path, f"{label} is given no mapping", "a claim has at least a threshold", do)
+    options = validate(options_model(claim, kind.function), document, path, label)
+    op, threshold = _threshold(document, path, label, options, required=not takes(kind.function, "margin"))
+    if options.of is not None and options.of not in groups:
+        do = did_you_mean(options.of, groups) if groups else "add it under 'groups'"
+        raise document.error((*path, "of"), f"no group {options.of!r}", "", do)
+    if options.of is None and not has_circuit:
+        do = "add 'circuit' to the spec, or 'of' to the claim"
+        raise document.error(path, f"{label} is about no circuit", "the spec gives none", do, key=True)
+    chosen = options.id or (claim if options.of is None else f"{claim}[{options.of}]")
+    for other in earlier:
+        if other.id == chosen:
+            at: Path_ = (*path, "id") if options.id else path
+            why = f"the claim in line {other.line} has it already"
+            raise document.error(at, f"the id {chosen!r} is taken", why, "give this claim an 'id' of its own", key=not options.id)
+    own = options.model_dump(include=options.model_fields_set - set(ClaimModel.model_fields))
+    return ClaimSpec(chosen, claim, own, op, threshold, options.of, line, column, index)
+
+
+def _threshold(
+    document: Document, path: Path_, label: str, options: ClaimModel, *, required: bool
+) -> tuple[Any, float | None]:
+    given = [key for key in THRESHOLDS if key in options.model_fields_set]
+    names = "min (≥), above (>), max (≤) or below (<)"
+    if not given:
+        if not required:
+            return None, None
+        raise document.error(path, f"{label} has no threshold", "", f"add one of {names}", key=True)
+    if len(given) > 1:
+        second = max(given, key=lambda key: document.place((*path, key), key=True))
+        why = f"it says {' and '.join(repr(key) for key in given)}"
+        do = "keep one; make it two claims where both matter"
+        raise document.error((*path, second), f"{label} has {len(given)} thresholds", why, do, key=True)
+    value = getattr(options, given[0])
+    if value is None:
+        raise document.error((*path, given[0]), f"{given[0]!r} of {label} is empty", "", "give it a number")
+    return THRESHOLDS[given[0]], float(value)  # type: ignore[index]
+
+
+def _places(document: Document, groups: Mapping[str, Circuit]) -> dict[str, tuple[int, int]]:
+    places = {key: document.place((key,)) for key in ("model", "task", "circuit") if key in document.data}
+    if isinstance(document.data["task"], dict):
+        places["task"] = document.place(("task", "name"))
+    circuit = document.data.get("circuit") or {}
+    for index, text in enumerate(circuit.get("units", ())):
+        places[f"circuit:{text}"] = document.place(("circuit", "units", index))
+    if "file" in circuit:
+        places["circuit"] = document.place(("circuit", "file"))
+    for group in groups:
+        for index, text in enumerate(document.data["groups"][group]):
+            places[f"{group}:{text}"] = document.place(("groups", group, index))
+    return places

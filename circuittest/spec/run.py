@@ -1,0 +1,80 @@
+"""Judging a claim of a spec on a lab."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from circuittest.circuit import Circuit
+from circuittest.errors import CircuitError, CircuittestError, SpecError, TaskError, UnitError, UsageError
+from circuittest.spec.schema import ClaimSpec, Spec, takes
+
+
+def judge(spec: Spec, claim: ClaimSpec, lab: Any) -> Any:
+    """Measure one claim on a lab and compare it with its threshold.
+
+    Parameters
+    ----------
+    spec, claim:
+        The file and one of its claims.
+    lab:
+        A `Lab` on one of the spec's models and its task.
+
+    Returns
+    -------
+    Verdict
+        Its truth was not taken yet. A claim that brings its own rule gives what its function gave.
+
+    Raises
+    ------
+    SpecError
+        The file asks for what this model or task does not have (a unit, a task, a combination of options), with line
+        and column.
+    """
+    from circuittest.claims import claim_kind
+
+    circuit = _circuit_of(spec, claim, lab)
+    options = dict(claim.options)
+    if claim.threshold is not None and takes(claim_kind(claim.claim).function, "decide"):
+        options["decide"] = claim.threshold
+    try:
+        estimate = lab.measure(claim.claim, circuit, **options)
+    except SpecError:
+        raise
+    except TaskError as error:
+        _at(spec, "task", error)
+    except (UsageError, CircuitError, UnitError) as error:
+        what, line, column = error.what, claim.line, claim.column
+        raise SpecError(what, error.why, error.do, file=spec.file, line=line, column=column) from error
+    if claim.op is None or claim.threshold is None:
+        return estimate
+    return estimate.compare(claim.op, claim.threshold)
+
+
+def _circuit_of(spec: Spec, claim: ClaimSpec, lab: Any) -> Circuit:
+    source = spec.circuit if claim.of is None else spec.groups[claim.of]
+    place = claim.of or "circuit"
+    try:
+        if isinstance(source, Circuit):
+            _check_members(spec, source, lab, place)
+            return lab.circuit(source)
+        return lab.shared(**(source or {}))
+    except TaskError as error:
+        _at(spec, "task", error)
+    except (UnitError, CircuitError, UsageError) as error:
+        _at(spec, place, error)
+
+
+def _check_members(spec: Spec, circuit: Circuit, lab: Any, place: str) -> None:
+    """Refuse the first unit or edge that the model lacks at the place where the file names it."""
+    layout = lab.layout
+    for member in circuit:
+        try:
+            Circuit.of([member], layout=layout)
+        except UnitError as error:
+            key = f"{place}:{member}"
+            _at(spec, key if key in spec.places else place, error)
+
+
+def _at(spec: Spec, key: str, error: CircuittestError) -> NoReturn:
+    line, column = spec.places.get(key, (1, 1))
+    raise SpecError(error.what, error.why, error.do, file=spec.file, line=line, column=column) from error

@@ -1,0 +1,199 @@
+"""What a spec file may hold, and what `load_spec` makes of it.
+
+The models of the file level are pydantic models that forbid extra keys and convert nothing (a string is no number).
+The options of a claim are not written down here: they are read off the signature of the registered claim function, so
+that a new claim needs no change in this module.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, create_model
+
+from circuittest.circuit import Circuit
+
+#: How a threshold may be called, and the comparison it asks for.
+THRESHOLDS: Mapping[str, Literal[">=", ">", "<=", "<"]] = {"min": ">=", "above": ">", "max": "<=", "below": "<"}
+#: Options of a claim function that the spec sets by itself: the threshold is known before anything is measured.
+RESERVED = ("decide",)
+
+Word = Annotated[str, StringConstraints(min_length=1, pattern=r"^\S(.*\S)?$")]
+Count = Annotated[int, Field(ge=1)]
+Percent = Annotated[str, StringConstraints(pattern=r"^(100(\.0+)?|\d{1,2}(\.\d+)?)%$")]
+Ids = Annotated[list[str], Field(min_length=1)]
+
+_CONFIG = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+class TaskModel(BaseModel):
+    """``task: {name: ioi, discover: 200, …}``; a bare name is the same with the defaults of the lab."""
+
+    model_config = _CONFIG
+
+    name: Word
+    discover: Count | None = None
+    evaluate: Count | None = None
+    seed: Annotated[int, Field(ge=0)] | None = None
+    prefix: Word | None = None
+    accuracy: Literal["argmax", "candidates"] | None = None
+    metric: Literal["log_prob", "logit_diff", "prob_diff"] | None = None
+
+    def options(self) -> dict[str, Any]:
+        """The keyword options of the lab that the file sets."""
+        return self.model_dump(exclude={"name"}, exclude_none=True)
+
+
+class FoundCircuit(BaseModel):
+    """``circuit: {method: eap, universe: heads, top: 20%, at: 95}``: found on the discovery examples."""
+
+    model_config = _CONFIG
+
+    method: Word = "eap"
+    universe: Word | Ids = "heads"
+    top: Percent = "20%"
+    at: Annotated[int, Field(ge=1, le=100)] = 95
+    score: Literal["edge-abs-sum", "edge-sum", "node"] = "edge-abs-sum"
+
+
+class FileCircuit(BaseModel):
+    """``circuit: {file: ioi.circuit.json}``, beside the spec."""
+
+    model_config = _CONFIG
+
+    file: Word
+
+
+class UnitsCircuit(BaseModel):
+    """``circuit: {units: [L2.H1, L3.MLP]}``; ids of edges are allowed, too."""
+
+    model_config = _CONFIG
+
+    units: Ids
+
+
+class FileModel(BaseModel):
+    """The top level of a spec file. The parts that need messages of their own are checked by `load_spec`."""
+
+    model_config = _CONFIG
+
+    circuittest: Literal[1]
+    model: Word | Annotated[list[Word], Field(min_length=1)]
+    task: Word | dict[str, Any]
+    circuit: dict[str, Any] | None = None
+    groups: dict[str, Ids] = Field(default_factory=dict)
+    claims: Annotated[list[dict[str, Any]], Field(min_length=1)]
+
+
+class ClaimModel(BaseModel):
+    """What every claim may say beside its own options: a threshold, the group it is about, and its id."""
+
+    model_config = _CONFIG
+
+    min: float | None = None
+    above: float | None = None
+    max: float | None = None
+    below: float | None = None
+    of: Word | None = None
+    id: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.\-]*$")] | None = None
+
+
+@dataclass(frozen=True)
+class ClaimSpec:
+    """One claim of a spec: what is measured, on what, and the threshold it must meet.
+
+    Attributes
+    ----------
+    id:
+        Unique in its file: ``necessity``, ``necessity[name_movers]``, or what the file says.
+    claim, options:
+        The registered claim and the options of its function that the file sets.
+    op, threshold:
+        The comparison; both None for a claim that brings its own rule.
+    of:
+        The group it is about, or None for the circuit of the file.
+    line, column:
+        Where the claim's name stands.
+    index:
+        Its position in ``claims``.
+    """
+
+    id: str
+    claim: str
+    options: Mapping[str, Any]
+    op: Literal[">=", ">", "<=", "<"] | None
+    threshold: float | None
+    of: str | None = None
+    line: int = 1
+    column: int = 1
+    index: int = 0
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A checked spec file.
+
+    Attributes
+    ----------
+    path:
+        The file; relative circuit files were resolved beside it.
+    models:
+        One or more, as written.
+    task, task_options:
+        Name, and the keyword options of `Lab` that the file sets (discover, evaluate, seed, …).
+    circuit:
+        Options of `Lab.shared` (a mapping), a `Circuit` (from a file or from ids), or None where every claim names a group.
+    groups:
+        Circuits by name.
+    claims:
+        In the order of the file.
+    places:
+        (line, column) of what can still be wrong once a model is there: ``model``, ``task``, ``circuit``, and
+        ``circuit:ID`` or ``GROUP:ID`` for unit ids.
+    """
+
+    path: Path
+    file: str
+    models: tuple[str, ...]
+    task: str
+    task_options: Mapping[str, Any]
+    circuit: Circuit | Mapping[str, Any] | None
+    groups: Mapping[str, Circuit]
+    claims: tuple[ClaimSpec, ...]
+    places: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+
+def options_model(name: str, function: Callable[..., Any]) -> type[ClaimModel]:
+    """The pydantic model of one claim's keys: those of `ClaimModel` and the keyword options of its function.
+
+    `function` is called as ``function(lab, circuit, *, option: type = default, …)``; options without annotation accept
+    anything, those without default are required.
+    """
+    parameters = list(inspect.signature(function).parameters.values())
+    options = [p for p in parameters[2:] if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL) and p.name not in RESERVED]
+    types = _types(function, [p.name for p in options])
+    fields: dict[str, Any] = {}
+    for option in options:
+        default = ... if option.default is option.empty else option.default
+        fields[option.name] = (types.get(option.name, Any), default)
+    return create_model(f"{name} claim", __base__=ClaimModel, **fields)
+
+
+def takes(function: Callable[..., Any], option: str) -> bool:
+    """Does a claim function have this option?"""
+    return option in inspect.signature(function).parameters
+
+
+def _types(function: Callable[..., Any], names: list[str]) -> dict[str, Any]:
+    """The option types alone: lab and circuit may be annotated with names that are imported for type checkers only."""
+
+    class Shim:
+        pass
+
+    raw = {name: hint for name, hint in getattr(function, "__annotations__", {}).items() if name in names}
+    Shim.__annotations__ = raw
+    return get_type_hints(Shim, globalns=getattr(function, "__globals__", {}), include_extras=True)
