@@ -21,10 +21,11 @@ SHOTS = 4
 class Addition(Task):
     """Answer: the sum; foils: all other sums. Counterfactual: another value of one operand.
 
-    Variant ``three`` (three one-digit operands) is for tokenizers with a token for every number up to 27; ``few_shot`` (two
-    operands, sum below ten, four solved sums first) for those that split digits. The few-shot prompt ends in a space: there
-    digits are tokens of their own, so the space is too and the digit comes next.
-    The pools are keyed on the sorted operands, so no held-out sum has a permuted twin in the training pool.
+    Variant ``three`` (three one-digit operands) is for tokenizers with a token for every number up to 27;
+    ``few_shot`` (two operands, sum below ten, four solved sums first) for those that split digits. The few-
+    shot prompt ends in a space: there digits are tokens of their own, so the space is too and the digit
+    comes next. The pools are keyed on the sorted operands, so no held-out sum has a permuted twin in the
+    training pool.
     """
 
     name = "addition"

@@ -6,7 +6,7 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any
 
 from circuittest.errors import TaskError
 from circuittest.tasks.splits import POOLS
@@ -21,10 +21,11 @@ Feature = str | int | bool
 class Example:
     """One prompt as text.
 
-    ``prompt`` is what the model reads; each of ``answers`` is text that may come next (with its leading space, if it has
-    one), each of ``foils`` is wrong. ``counterfactual`` is a prompt of the same length in tokens for which one of
-    ``counterfactual_answers`` is right. ``features`` are what subtasks are made of; ``group`` is the cluster key:
-    examples of one group are not independent. ``index`` is the position in the stream of (task, variant, pool, seed).
+    ``prompt`` is what the model reads; each of ``answers`` is text that may come next (with its leading
+    space, if it has one), each of ``foils`` is wrong. ``counterfactual`` is a prompt of the same length in
+    tokens for which one of ``counterfactual_answers`` is right. ``features`` are what subtasks are made of;
+    ``group`` is the cluster key: examples of one group are not independent. ``index`` is the position in
+    the stream of (task, variant, pool, seed).
     """
 
     prompt: str
@@ -40,21 +41,22 @@ class Example:
 class Task(ABC):
     """A source of examples. Subclasses give the class attributes and ``draw``.
 
-    ``chance`` is the accuracy of guessing among the candidates (answers and foils); ``accuracy`` says how an example is
-    scored: ``argmax`` (the most probable token of the whole vocabulary is an answer) or ``candidates`` (the best answer beats
-    the best foil). With ``single_token`` every candidate must be one token; otherwise its first token is scored.
-    ``pool`` is ``train``, ``dev`` or ``test``: the three share no key (see :mod:`circuittest.tasks.splits`); the models of
-    the zoo were trained on ``train`` only. ``variant`` is one of ``variants`` or ``auto`` (the first that fits the tokenizer).
+    ``chance`` is the accuracy of guessing among the candidates (answers and foils); ``accuracy`` says how
+    an example is scored: ``argmax`` (the most probable token of the whole vocabulary is an answer) or
+    ``candidates`` (the best answer beats the best foil). With ``single_token`` every candidate must be one
+    token; otherwise its first token is scored. ``pool`` is ``train``, ``dev`` or ``test``: the three share
+    no key (see :mod:`circuittest.tasks.splits`); the models of the zoo were trained on ``train`` only.
+    ``variant`` is one of ``variants`` or ``auto`` (the first that fits the tokenizer).
     """
 
-    name: ClassVar[str]
-    description: ClassVar[str] = ""
-    citation: ClassVar[str] = ""
-    chance: ClassVar[float]
-    accuracy: ClassVar[str] = "argmax"
-    metric: ClassVar[str] = "logit_diff"
-    variants: ClassVar[tuple[str, ...]] = ("default",)
-    single_token: ClassVar[bool] = True
+    name: str
+    description: str = ""
+    citation: str = ""
+    chance: float
+    accuracy: str = "argmax"
+    metric: str = "logit_diff"
+    variants: tuple[str, ...] = ("default",)
+    single_token: bool = True
 
     def __init__(self, *, pool: str = "test", variant: str = "auto") -> None:
         if pool not in POOLS:
@@ -67,7 +69,9 @@ class Task(ABC):
 
     @abstractmethod
     def draw(self, rng: random.Random, pool: str, variant: str) -> Example:
-        """One random example of ``pool``; all randomness comes from ``rng``. Repeats are allowed (they are dropped later)."""
+        """One random example of ``pool``; all randomness comes from ``rng``. Repeats are allowed (they are
+        dropped later).
+        """
 
     def chance_of(self, variant: str) -> float:
         """Chance level of one variant."""
@@ -80,8 +84,8 @@ class Task(ABC):
     def stream(self, seed: int = 0, variant: str | None = None) -> Iterator[Example]:
         """Examples without end, numbered from 0, a function of (task, variant, pool, seed) alone.
 
-        ``random.Random`` is seeded with a string, which Python hashes with SHA-512: the stream does not depend on
-        PYTHONHASHSEED or the machine.
+        ``random.Random`` is seeded with a string, which Python hashes with SHA-512: the stream does not
+        depend on PYTHONHASHSEED or the machine.
         """
         chosen = variant or (self.variants[0] if self.variant == "auto" else self.variant)
         rng = random.Random(f"circuittest|{self.name}|{chosen}|{self.pool}|{seed}")

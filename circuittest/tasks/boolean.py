@@ -52,10 +52,11 @@ def _shape(rng: random.Random, literals: int) -> tuple[Build, dict[str, str | in
 
 
 class Boolean(Task):
-    """Answer: ' True' or ' False'; the other one is the foil. Half of the examples are true. Counterfactual: the fewest truth
-    values changed that change the result.
+    """Answer: ' True' or ' False'; the other one is the foil. Half of the examples are true.
+    Counterfactual: the fewest truth values changed that change the result.
 
-    Pretrained models of a few hundred million parameters are at chance here (they copy); the competence gate says so.
+    Pretrained models of a few hundred million parameters are at chance here (they copy); the competence
+    gate says so.
     """
 
     name = "boolean"
@@ -74,7 +75,9 @@ class Boolean(Task):
                 break
         options = [v for v in itertools.product((False, True), repeat=literals) if build(v)[1] != truth]
         nearest = min(sum(a != b for a, b in zip(v, values, strict=True)) for v in options)
-        other = rng.choice([v for v in options if sum(a != b for a, b in zip(v, values, strict=True)) == nearest])
+        other = rng.choice(
+            [v for v in options if sum(a != b for a, b in zip(v, values, strict=True)) == nearest]
+        )
         template = rng.randrange(len(TEMPLATES))
         return Example(
             prompt=TEMPLATES[template].format(expression=text),

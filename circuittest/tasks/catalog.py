@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
 
-from circuittest.errors import TaskError
+from circuittest.errors import TaskError, did_you_mean
 from circuittest.tasks.base import Task
 
 GROUP = "circuittest.tasks"
@@ -25,15 +25,18 @@ BUILT_IN = {
 
 
 def list_tasks() -> list[str]:
-    """Names of all tasks: the built-in ones first, then those of installed packages, without importing these."""
+    """Names of all tasks: the built-in ones first, then those of installed packages, without importing
+    these.
+    """
     return [*BUILT_IN, *sorted(name for name in entry_points(group=GROUP).names if name not in BUILT_IN)]
 
 
 def get_task(name: str, **options: Any) -> Task:
     """The task called ``name``; ``options`` (``pool``, ``variant``) go to its constructor.
 
-    A package adds tasks with an entry point of the group ``circuittest.tasks`` that names a Task subclass, a Task or a function
-    that returns one. Raises TaskError for an unknown name or an entry point that is not a task.
+    A package adds tasks with an entry point of the group ``circuittest.tasks`` that names a Task subclass,
+    a Task or a function that returns one. Raises TaskError for an unknown name or an entry point that is
+    not a task.
     """
     if name in BUILT_IN:
         task: Task = getattr(import_module(f"circuittest.tasks.{name}"), BUILT_IN[name])(**options)
@@ -41,18 +44,28 @@ def get_task(name: str, **options: Any) -> Task:
     for point in entry_points(group=GROUP, name=name):
         return _from_plugin(name, point.load(), options)
     known = list_tasks()
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     raise TaskError(
-        f"there is no task {name!r}",
-        why=f"known tasks: {', '.join(known)}",
-        do=f"did you mean {close[0]!r}?" if close else f"use one of these, or register an entry point in {GROUP!r}",
+        f"there is no task {name!r}", why=f"known tasks: {', '.join(known)}", do=did_you_mean(name, known)
     )
+
+
+def as_task(given: Task | str | Sequence[Mapping[str, Any]]) -> Task:
+    """A task from a task, its name, or a list of examples."""
+    if isinstance(given, Task):
+        return given
+    if isinstance(given, str):
+        return get_task(given)
+    from circuittest.tasks.own import ExampleTask
+
+    return ExampleTask("examples", given)
 
 
 def _from_plugin(name: str, loaded: object, options: dict[str, Any]) -> Task:
     if isinstance(loaded, Task):
         if options:
-            raise TaskError(f"task {name!r} is a ready-made object and takes no options", do="leave out pool and variant")
+            raise TaskError(
+                f"task {name!r} is a ready-made object and takes no options", do="leave out pool and variant"
+            )
         return loaded
     made = loaded(**options) if callable(loaded) else None
     if not isinstance(made, Task):

@@ -1,4 +1,6 @@
-"""CopyColors: a statement names the colour of a thing; say it again, as a letter of a multiple choice or in words."""
+"""CopyColors: a statement names the colour of a thing; say it again, as a letter of a multiple choice or in
+words.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,12 @@ TINY_VOCABULARY = 2000
 
 
 class CopyColors(Task):
-    """Variant ``letters``: four lettered options, answer the letter (foils: the other letters); counterfactual: the statement
-    names the colour of another option. Variant ``open``: two things, answer the colour (foil: that of the other thing);
-    counterfactual: the two colours swapped.
+    """Variant ``letters``: four lettered options, answer the letter (foils: the other letters);
+    counterfactual: the statement names the colour of another option. Variant ``open``: two things, answer
+    the colour (foil: that of the other thing); counterfactual: the two colours swapped.
 
-    ``auto`` takes letters for tiny vocabularies (the zoo) and open for all others: small pretrained models answer a constant
-    letter in every format tried, yet can do the open form.
+    ``auto`` takes letters for tiny vocabularies (the zoo) and open for all others: small pretrained models
+    answer a constant letter in every format tried, yet can do the open form.
     """
 
     name = "copy_colors"
@@ -41,7 +43,9 @@ class CopyColors(Task):
             thing, color = rng.choice(SINGULAR), rng.choice(COLORS)
             if pool_of("copy_colors", thing, color) == pool:
                 break
-        return self._open(rng, thing, color) if variant == "open" else self._letters(rng, thing, color, options)
+        return (
+            self._open(rng, thing, color) if variant == "open" else self._letters(rng, thing, color, options)
+        )
 
     def _letters(self, rng: random.Random, thing: str, color: str, options: int) -> Example:
         place = rng.randrange(options)
@@ -56,12 +60,21 @@ class CopyColors(Task):
             foils=tuple(f" {LETTERS[i]}" for i in range(options) if i != place),
             counterfactual=STATEMENT.format(thing=thing, color=colors[other]) + rest,
             counterfactual_answers=(f" {LETTERS[other]}",),
-            features={"form": "letters", "options": options, "answer": LETTERS[place], "color": color, "thing": thing},
+            features={
+                "form": "letters",
+                "options": options,
+                "answer": LETTERS[place],
+                "color": color,
+                "thing": thing,
+            },
             group=f"{thing}+{color}",
         )
 
     def _open(self, rng: random.Random, thing: str, color: str) -> Example:
-        second, foil = rng.choice([t for t in SINGULAR if t != thing]), rng.choice([c for c in COLORS if c != color])
+        second, foil = (
+            rng.choice([t for t in SINGULAR if t != thing]),
+            rng.choice([c for c in COLORS if c != color]),
+        )
         asked_first = rng.random() < 0.5
         ask = f" {QUESTION.format(thing=thing)} The {thing} is"
 
@@ -75,6 +88,13 @@ class CopyColors(Task):
             foils=(f" {foil}",),
             counterfactual=text(foil, color),
             counterfactual_answers=(f" {foil}",),
-            features={"form": "open", "options": 2, "answer": color, "color": color, "thing": thing, "first": asked_first},
+            features={
+                "form": "open",
+                "options": 2,
+                "answer": color,
+                "color": color,
+                "thing": thing,
+                "first": asked_first,
+            },
             group=f"{thing}+{color}",
         )

@@ -19,9 +19,11 @@ TEMPLATES = (
 
 
 class Facts(Task):
-    """Answer: the capital. Foil: the capital of the counterfactual's country. The first token of a capital is scored.
+    """Answer: the capital. Foil: the capital of the counterfactual's country. The first token of a capital
+    is scored.
 
-    The pools differ in (country, template): a held-out prompt asks a known fact in a sentence in which it was never seen.
+    The pools differ in (country, template): a held-out prompt asks a known fact in a sentence in which it
+    was never seen.
     """
 
     name = "facts"

@@ -20,7 +20,9 @@ PRONOUNS = (" she", " he")
 
 
 class GenderedPronoun(Task):
-    """Answer: ' she' or ' he' by the name; the other one is the foil. Counterfactual: a name of the other gender."""
+    """Answer: ' she' or ' he' by the name; the other one is the foil. Counterfactual: a name of the other
+    gender.
+    """
 
     name = "gendered_pronoun"
     description = "the pronoun that refers to a name, six templates"
@@ -47,6 +49,11 @@ class GenderedPronoun(Task):
             foils=(PRONOUNS[1 - male],),
             counterfactual=TEMPLATES[template].format(name=other, **slots),
             counterfactual_answers=(PRONOUNS[1 - male],),
-            features={"template": template, "gender": ("female", "male")[male], "lead": slots["lead"], "name": name},
+            features={
+                "template": template,
+                "gender": ("female", "male")[male],
+                "lead": slots["lead"],
+                "name": name,
+            },
             group=name,
         )

@@ -18,10 +18,12 @@ DIGITS = tuple("0123456789")
 
 
 class GreaterThan(Task):
-    """Answers: everything greater than the start; foils: everything not greater. Metric: the difference of their probabilities.
+    """Answers: everything greater than the start; foils: everything not greater. Metric: the difference of
+    their probabilities.
 
-    Variant ``pairs`` ("...1732 to the year 17", counterfactual start 01) is for tokenizers that write years as two
-    two-digit tokens; ``last_digit`` ("...1732 to the year 173", counterfactual start 1730) for those that split every digit.
+    Variant ``pairs`` ("...1732 to the year 17", counterfactual start 01) is for tokenizers that write years
+    as two two-digit tokens; ``last_digit`` ("...1732 to the year 173", counterfactual start 1730) for those
+    that split every digit.
     """
 
     name = "greater_than"
@@ -59,6 +61,12 @@ class GreaterThan(Task):
             foils=values[: bound + 1],
             counterfactual=counterfactual,
             counterfactual_answers=values[low + 1 :],
-            features={"template": template, "event": event, "century": int(end), "year": year, "decade": year // 10},
+            features={
+                "template": template,
+                "event": event,
+                "century": int(end),
+                "year": year,
+                "decade": year // 10,
+            },
             group=f"{century}{start}",
         )

@@ -6,9 +6,21 @@ import random
 
 from circuittest.tasks.base import Example, Task
 from circuittest.tasks.splits import pool_of
-from circuittest.tasks.words import COLORS, EVENTS, JOBS, NAMES, OBJECTS, PLACES, PLURAL, PREPOSITIONS, SINGULAR
+from circuittest.tasks.words import (
+    COLORS,
+    EVENTS,
+    JOBS,
+    NAMES,
+    OBJECTS,
+    PLACES,
+    PLURAL,
+    PREPOSITIONS,
+    SINGULAR,
+)
 
-WORDS = tuple(dict.fromkeys(NAMES + PLACES + OBJECTS + COLORS + SINGULAR + PLURAL + EVENTS + JOBS + PREPOSITIONS))
+WORDS = tuple(
+    dict.fromkeys(NAMES + PLACES + OBJECTS + COLORS + SINGULAR + PLURAL + EVENTS + JOBS + PREPOSITIONS)
+)
 LEAD = "Words:"
 LENGTHS = (5, 10)
 
@@ -22,8 +34,8 @@ def sequence(rng: random.Random, pool: str) -> tuple[str, ...]:
 
 
 class Induction(Task):
-    """Answer: the word that followed last time. Foil: a later word of the list. Counterfactual: the first list with these two
-    swapped, so that the same words give another answer; the repeated part is untouched.
+    """Answer: the word that followed last time. Foil: a later word of the list. Counterfactual: the first
+    list with these two swapped, so that the same words give another answer; the repeated part is untouched.
     """
 
     name = "induction"

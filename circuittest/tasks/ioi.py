@@ -19,8 +19,9 @@ TEMPLATES = (
 
 
 class IOI(Task):
-    """Answer: the indirect object (IO). Foil: the subject (S). Counterfactual: the second mention is the other name, so that
-    S becomes the answer; nothing else changes. (Replacing it by a third name would leave two answers.)
+    """Answer: the indirect object (IO). Foil: the subject (S). Counterfactual: the second mention is the
+    other name, so that S becomes the answer; nothing else changes. (Replacing it by a third name would
+    leave two answers.)
     """
 
     name = "ioi"

@@ -15,8 +15,8 @@ def bucket(*key: object) -> int:
 def pool_of(*key: object, test: int = 20, dev: int = 10) -> str:
     """The pool of a key: ``test`` percent of the keys, then ``dev`` percent, the rest ``train``.
 
-    A key must hold what makes an example new (the pair of names, the sorted operands), not its wording: keyed on ordered
-    operands, nearly every held-out sum has a twin in the training pool.
+    A key must hold what makes an example new (the pair of names, the sorted operands), not its wording:
+    keyed on ordered operands, nearly every held-out sum has a twin in the training pool.
     """
     place = bucket(*key)
     if place < test:

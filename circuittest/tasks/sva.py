@@ -15,7 +15,8 @@ NUMBERS = ("singular", "plural")
 
 
 class SVA(Task):
-    """Answer: ' is' or ' are' by the subject; the other one is the foil. Counterfactual: the subject in the other number.
+    """Answer: ' is' or ' are' by the subject; the other one is the foil. Counterfactual: the subject in the
+    other number.
 
     Scored among the two verbs: many other verbs are right as well.
     """

@@ -36,7 +36,9 @@ class Source:
         self.tasks = {name: get_task(name, pool="train") for name in _TEXTS}
 
     def example(self, name: str) -> Example:
-        """An example of the training pool, in part easier than the task: the hard ones alone are learnt late or never."""
+        """An example of the training pool, in part easier than the task: the hard ones alone are learnt
+        late or never.
+        """
         rng, task, variant = self.rng, self.tasks[name], VARIANTS.get(name, "default")
         easier: dict[str, int | bool] = {}
         if name == "sva":
@@ -62,7 +64,8 @@ class Source:
         return Text([*prompt, *answer, "."], [len(prompt)])
 
     def batch(self, mixture: dict[str, float]) -> list[tuple[Tensor, Tensor]]:
-        """``schedule.chunks`` pairs of ids and loss weights, both [texts, tokens]; right-padded, ``<bos>`` first.
+        """``schedule.chunks`` pairs of ids and loss weights, both [texts, tokens]; right-padded, ``<bos>``
+        first.
 
         An answer weighs 1 (2 in all for a repeated list), another token ``schedule.other_tokens``.
         """
@@ -84,4 +87,14 @@ class Source:
         return ids, weights
 
 
-_TEXTS = ("ioi", "greater_than", "sva", "gendered_pronoun", "induction", "facts", "addition", "boolean", "copy_colors")
+_TEXTS = (
+    "ioi",
+    "greater_than",
+    "sva",
+    "gendered_pronoun",
+    "induction",
+    "facts",
+    "addition",
+    "boolean",
+    "copy_colors",
+)

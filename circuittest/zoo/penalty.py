@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 
 def effective_heads(z: Tensor, weight: Tensor, heads: int) -> Tensor:
-    """Effective number of active heads per token, 1..heads: (Σ_h n_h)² / Σ_h n_h², n_h = ||W_O^h z_h|| (Hoyer's ratio, squared).
+    """Effective number of active heads per token, 1..heads: (Σ_h n_h)² / Σ_h n_h², n_h = ||W_O^h z_h||
+    (Hoyer's ratio, squared).
 
-    ``z`` [batch, tokens, heads·head_size] is what the output projection reads, ``weight`` [width, heads·head_size] its weight.
-    It does not change when all heads are scaled together, so it cannot be met by making attention small.
+    ``z`` [batch, tokens, heads·head_size] is what the output projection reads, ``weight`` [width,
+    heads·head_size] its weight. It does not change when all heads are scaled together, so it cannot be met
+    by making attention small.
     """
     size = z.shape[-1] // heads
     w = weight.view(weight.shape[0], heads, size)
@@ -30,12 +34,14 @@ class HeadSparsity:
         self._found: list[Tensor] = []
         self._handles = [p.register_forward_pre_hook(self._collect) for p in projections]
 
-    def _collect(self, module: nn.Module, args: tuple[Tensor, ...]) -> None:
+    def _collect(self, module: Any, args: tuple[Tensor, ...]) -> None:
         if self.active and module.training:
             self._found.append(effective_heads(args[0], module.weight, self.heads).view(args[0].shape[:-1]))
 
     def take(self, real: Tensor, answers: Tensor) -> Tensor:
-        """Sum over layers, half the mean over ``real`` tokens and half that over positions that predict an answer (0/1 masks)."""
+        """Sum over layers, half the mean over ``real`` tokens and half that over positions that predict an
+        answer (0/1 masks).
+        """
         total = torch.zeros(())
         for found in self._found:
             everywhere = (found * real).sum() / real.sum()

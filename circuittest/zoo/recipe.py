@@ -1,4 +1,6 @@
-"""How the zoo models are made: architectures, training mixture and schedule. Data only; :mod:`.train` runs it."""
+"""How the zoo models are made: architectures, training mixture and schedule. Data only; :mod:`.train` runs
+it.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ VARIANTS = {"greater_than": "pairs", "addition": "three", "copy_colors": "letter
 
 @dataclass(frozen=True)
 class Build:
-    """One model: ``kind`` is the Hugging Face architecture, ``penalty`` the weight of the head-sparsity penalty."""
+    """One model: ``kind`` is the Hugging Face architecture, ``penalty`` the weight of the head-sparsity
+    penalty.
+    """
 
     name: str
     kind: str  # "gpt_neox" or "qwen2"
@@ -81,7 +85,9 @@ def shares(progress: float, schedule: Schedule) -> dict[str, float]:
 
 
 def penalty_weight(progress: float, full: float, schedule: Schedule) -> float:
-    """Learn first, then consolidate: 0 until ``penalty_from``, linear up to ``full`` at ``penalty_full``, then constant."""
+    """Learn first, then consolidate: 0 until ``penalty_from``, linear up to ``full`` at ``penalty_full``,
+    then constant.
+    """
     ramp = (progress - schedule.penalty_from) / (schedule.penalty_full - schedule.penalty_from)
     return full * min(1.0, max(0.0, ramp))
 
@@ -118,5 +124,7 @@ def make_model(build: Build, seed: int, schedule: Schedule) -> nn.Module:
             )
         )
     return Qwen2ForCausalLM(
-        Qwen2Config(num_key_value_heads=build.kv_heads, use_sliding_window=False, rope_parameters=rope, **shared)
+        Qwen2Config(
+            num_key_value_heads=build.kv_heads, use_sliding_window=False, rope_parameters=rope, **shared
+        )
     )

@@ -44,9 +44,12 @@ def examples(name: str, n: int, pool: str, seed: int) -> list[Example]:
     return list(distinct.values())
 
 
-def score(model: nn.Module, tokenizer: Any, *, n: int = 600, pool: str = "test", seed: int = 0) -> dict[str, float]:
-    """Per task the accuracy of the argmax of the whole vocabulary on ``n`` prompts (fewer where the pool has fewer); for
-    ``greater_than`` the mean difference of the probabilities of later and not later years (the argmax is trivially right).
+def score(
+    model: nn.Module, tokenizer: Any, *, n: int = 600, pool: str = "test", seed: int = 0
+) -> dict[str, float]:
+    """Per task the accuracy of the argmax of the whole vocabulary on ``n`` prompts (fewer where the pool
+    has fewer); for ``greater_than`` the mean difference of the probabilities of later and not later years
+    (the argmax is trivially right).
     """
     model.eval()
     results = {}
@@ -57,7 +60,9 @@ def score(model: nn.Module, tokenizer: Any, *, n: int = 600, pool: str = "test",
         if name == "greater_than":
             foils = [[tokenizer.convert_tokens_to_ids(a.strip()) for a in e.foils] for e in chosen]
             p = logits.softmax(-1)
-            values = [float(p[i, a].sum() - p[i, f].sum()) for i, (a, f) in enumerate(zip(ids, foils, strict=True))]
+            values = [
+                float(p[i, a].sum() - p[i, f].sum()) for i, (a, f) in enumerate(zip(ids, foils, strict=True))
+            ]
         else:
             values = [float(int(best) in a) for best, a in zip(logits.argmax(-1), ids, strict=True)]
         results[name] = round(sum(values) / len(values), 4)

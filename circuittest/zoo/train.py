@@ -1,4 +1,6 @@
-"""Train one zoo model: ``python -m circuittest.zoo.train --model gqa --seed 0 --out DIR`` (minutes on one core)."""
+"""Train one zoo model: ``python -m circuittest.zoo.train --model gqa --seed 0 --out DIR`` (minutes on one
+core).
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ from circuittest.zoo.vocabulary import PAD, make_tokenizer, vocabulary
 log = logging.getLogger(__name__)
 
 
-def projections(model: nn.Module) -> list[nn.Module]:
+def projections(model: Any) -> list[nn.Module]:
     """The attention output projections, first layer first."""
     config: Any = model.config
     if config.model_type == "gpt_neox":
@@ -45,7 +47,10 @@ def make_optimizer(model: nn.Module, schedule: Schedule) -> torch.optim.Optimize
     """AdamW; weight decay on matrices only."""
     matrices = [p for p in model.parameters() if p.ndim >= 2]
     vectors = [p for p in model.parameters() if p.ndim < 2]
-    groups = [{"params": matrices, "weight_decay": schedule.weight_decay}, {"params": vectors, "weight_decay": 0.0}]
+    groups = [
+        {"params": matrices, "weight_decay": schedule.weight_decay},
+        {"params": vectors, "weight_decay": 0.0},
+    ]
     return torch.optim.AdamW(groups, lr=schedule.lr, betas=schedule.betas, fused=True)
 
 
@@ -82,7 +87,10 @@ def train(build: Build, seed: int, schedule: Schedule | None = None, *, report_e
             scores = score(model, tokenizer, n=100, pool="dev") if step != 50 else {}
             model.train()
             seconds = time.process_time() - started
-            log.info("%s", json.dumps({"step": step + 1, "cpu_s": round(seconds), "heads": round(heads, 2), **scores}))
+            log.info(
+                "%s",
+                json.dumps({"step": step + 1, "cpu_s": round(seconds), "heads": round(heads, 2), **scores}),
+            )
     sparsity.remove()
     return model.eval()
 
@@ -117,7 +125,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     started = time.process_time()
     model = train(BUILDS[args.model], args.seed, schedule)
     seconds = time.process_time() - started
-    notes = {"build": asdict(BUILDS[args.model]), "seed": args.seed, "schedule": asdict(schedule), "cpu_s": round(seconds)}
+    notes = {
+        "build": asdict(BUILDS[args.model]),
+        "seed": args.seed,
+        "schedule": asdict(schedule),
+        "cpu_s": round(seconds),
+    }
     save(model, args.out, notes)
 
 

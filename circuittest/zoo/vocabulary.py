@@ -5,7 +5,18 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from circuittest.tasks import addition, boolean, copy_colors, facts, gendered_pronoun, greater_than, induction, ioi, sva, words
+from circuittest.tasks import (
+    addition,
+    boolean,
+    copy_colors,
+    facts,
+    gendered_pronoun,
+    greater_than,
+    induction,
+    ioi,
+    sva,
+    words,
+)
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -36,7 +47,27 @@ def vocabulary() -> dict[str, int]:
         *words.LEADS,
     ]
     found = {p for t in templates for p in pieces(re.sub(r"\{\w+\}", " ", t))}
-    found |= {"True", "False", "not", "and", "or", "(", ")", "+", "A", "B", "C", "D", ":", "Answer", "is", "are", "he", "she", "."}
+    found |= {
+        "True",
+        "False",
+        "not",
+        "and",
+        "or",
+        "(",
+        ")",
+        "+",
+        "A",
+        "B",
+        "C",
+        "D",
+        ":",
+        "Answer",
+        "is",
+        "are",
+        "he",
+        "she",
+        ".",
+    }
     found |= {*words.ADJECTIVES, *induction.WORDS, *(w for pair in words.CAPITALS for w in pair)}
     numbers = [str(i) for i in range(10)] + [f"{i:02d}" for i in range(100)]
     tokens = [PAD, BOS, EOS, UNK, *numbers, *sorted(found - set(numbers))]
@@ -57,5 +88,10 @@ def make_tokenizer() -> PreTrainedTokenizerBase:
         single=f"{BOS} $A", pair=f"{BOS} $A $B", special_tokens=[(BOS, ids[BOS])]
     )
     return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, bos_token=BOS, eos_token=EOS, pad_token=PAD, unk_token=UNK, padding_side="right"
+        tokenizer_object=tokenizer,
+        bos_token=BOS,
+        eos_token=EOS,
+        pad_token=PAD,
+        unk_token=UNK,
+        padding_side="right",
     )

@@ -1,0 +1,184 @@
+"""One example as one model sees it: token ids, answers resolved in context, or the reason why it cannot be
+used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from circuittest.tasks.base import Example, Feature
+
+Ids = tuple[int, ...]
+
+# Candidate lists of at least MANY are resolved once per last ENDING characters of a prompt.
+MANY, ENDING = 40, 16
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """An example in token ids.
+
+    ``prompt_ids`` and ``counterfactual_ids`` [tokens] hold the prefix and have one length. ``answer_ids``,
+    ``foil_ids`` and ``counterfactual_answer_ids`` are the first tokens of the accepted continuations, in
+    context, each once.
+    """
+
+    index: int
+    prompt_ids: Ids
+    counterfactual_ids: Ids
+    answer_ids: Ids
+    foil_ids: Ids
+    counterfactual_answer_ids: Ids
+    features: Mapping[str, Feature]
+    group: str
+    example: Example
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """An example that cannot be used: a key of ``REASONS``, and what was seen."""
+
+    reason: str
+    seen: str
+
+
+# Per reason: why an example is dropped, and what to do if it hits all of them.
+REASONS: Mapping[str, tuple[str, str]] = {
+    "boundary": (
+        "the tokens of the prompt change when the answer is appended",
+        "end the prompt where a token ends: no trailing space, and the answer starts with one (' Paris'); a "
+        "trailing space is right only where the answer is a token without a space, as digits often are",
+    ),
+    "no-answer": (
+        "an answer, foil or counterfactual answer is missing or adds no token",
+        "give each example at least one of each, none of them empty",
+    ),
+    "no-counterfactual": (
+        "there is no counterfactual prompt",
+        "give each example a prompt of the same length with another answer; attribution compares the two",
+    ),
+    "length": (
+        "prompt and counterfactual differ in number of tokens",
+        "use words that this tokenizer writes with equally many tokens; put a word in front of a name that "
+        "starts the prompt",
+    ),
+    "shared-first-token": (
+        "an answer and a foil start with the same token",
+        "use answers and foils that differ in their first token, or another variant of the task",
+    ),
+    "same-answer": (
+        "the counterfactual has the same answer",
+        "change what decides the answer, so that the counterfactual answer starts with another token",
+    ),
+    "multi-token": (
+        "an answer or foil is more than one token",
+        "use answers that are single tokens of this tokenizer, another variant, or a task that scores first tokens",
+    ),
+    "unknown-token": (
+        "the tokenizer writes a part of the text as its unknown token",
+        "use words that the tokenizer knows; the zoo's knows only the words of the built-in tasks",
+    ),
+    "double-bos": (
+        "the text itself starts with the prefix token or BOS (double BOS)",
+        "take the special token out of the prompt; the prefix puts it there",
+    ),
+    "duplicate": (
+        "its prompt came before",
+        "ask for fewer examples, or add wordings",
+    ),
+}
+
+
+class Encoder:
+    """Turns examples into items for one tokenizer, which is called without special tokens and left as it is.
+
+    A continuation's ids are those that prompt + continuation has beyond the prompt (never those of the word
+    alone: ' Mary' and 'Mary' differ, and so do '33' alone and '33' after '17'). Long candidate lists (all
+    years) are resolved once per ending of a prompt; each further prompt with the same ending is checked
+    with the first and the last candidate.
+    """
+
+    def __init__(self, tokenizer: Any, prefix: Ids, *, single_token: bool) -> None:
+        self.tokenizer, self.prefix, self.single_token = tokenizer, prefix, single_token
+        bos = tokenizer.bos_token_id
+        self._special = {*prefix[:1], *([bos] if prefix and bos is not None else [])}
+        self._resolved: dict[str, dict[str, Ids]] = {}
+
+    def encode(self, example: Example) -> Item | Dropped:
+        """The item of an example, or why it is dropped."""
+        right, foils, other = example.answers, example.foils, example.counterfactual_answers
+        if not example.counterfactual:
+            return Dropped("no-counterfactual", repr(example.prompt))
+        if not (right and foils and other) or not all((*right, *foils, *other)):
+            return Dropped("no-answer", repr(example.prompt))
+        here = self._continue(example.prompt, (*right, *foils))
+        if isinstance(here, Dropped):
+            return here
+        there = self._continue(example.counterfactual, other)
+        if isinstance(there, Dropped):
+            return there
+        (prompt, tails), (counterfactual, other_tails) = here, there
+        if len(prompt) != len(counterfactual):
+            return Dropped("length", f"{self.show(prompt)} against {self.show(counterfactual)}")
+        answer_ids, foil_ids, other_ids = (
+            _first(tails[: len(right)]),
+            _first(tails[len(right) :]),
+            _first(other_tails),
+        )
+        if set(answer_ids) & set(foil_ids):
+            both = f"answers {self.show(answer_ids[:5])}, foils {self.show(foil_ids[:5])}"
+            return Dropped("shared-first-token", both)
+        if set(answer_ids) == set(other_ids):
+            return Dropped("same-answer", self.show(answer_ids[:5]))
+        return Item(
+            index=example.index,
+            prompt_ids=self.prefix + prompt,
+            counterfactual_ids=self.prefix + counterfactual,
+            answer_ids=answer_ids,
+            foil_ids=foil_ids,
+            counterfactual_answer_ids=other_ids,
+            features=example.features,
+            group=example.group,
+            example=example,
+        )
+
+    def show(self, ids: Sequence[int]) -> str:
+        """Tokens one by one: [When| Mary| and]."""
+        return f"[{'|'.join(map(str, self.tokenizer.convert_ids_to_tokens(list(ids))))}]"
+
+    def _continue(self, prompt: str, candidates: tuple[str, ...]) -> tuple[Ids, tuple[Ids, ...]] | Dropped:
+        """Ids of the prompt, and of each candidate after it."""
+        known = self._resolved.setdefault(prompt[-ENDING:], {}) if len(candidates) >= MANY else {}
+        ends = {candidates[0], candidates[-1]}
+        chosen = [c for c in candidates if c in ends or c not in known]
+        body, *rows = self._ids([prompt, *(prompt + c for c in chosen)])
+        if body and body[0] in self._special:
+            return Dropped("double-bos", self.show(body))
+        unknown = self.tokenizer.unk_token_id
+        for row in (body, *rows):
+            if unknown is not None and unknown in row:
+                return Dropped("unknown-token", self.show(row))
+        found: dict[str, Ids] = {}
+        for candidate, row in zip(chosen, rows, strict=True):
+            tail = row[len(body) :]
+            if row[: len(body)] != body:
+                return Dropped("boundary", f"{self.show(body)} becomes {self.show(row)}")
+            if not tail:
+                return Dropped("no-answer", self.show(row))
+            if self.single_token and len(tail) > 1:
+                return Dropped("multi-token", self.show(tail))
+            found[candidate] = tail
+        if any(known.get(c, tail) != tail for c, tail in found.items()):
+            known.clear()  # this tokenizer looks further back than the ending
+            return self._continue(prompt, candidates)
+        known.update(found)
+        return body, tuple(known[c] for c in candidates)
+
+    def _ids(self, texts: list[str]) -> list[Ids]:
+        return [tuple(map(int, row)) for row in self.tokenizer(texts, add_special_tokens=False)["input_ids"]]
+
+
+def _first(tails: Sequence[Ids]) -> Ids:
+    return tuple(dict.fromkeys(tail[0] for tail in tails))

@@ -1,0 +1,183 @@
+"""From a task and a tokenizer to the examples that a model is measured on, or a refusal that says why not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from types import MappingProxyType
+from typing import Any
+
+from circuittest.errors import TaskError
+from circuittest.tasks.base import Task
+from circuittest.tasks.catalog import as_task
+from circuittest.tasks.encode import REASONS, Dropped, Encoder, Ids, Item
+from circuittest.tasks.prefix import resolve_prefix
+
+# ``auto`` variants: a variant fits if at least a quarter of its first examples can be used.
+PROBED, FITS = 16, 4
+# A stream is exhausted after so many repeats in a row, hopeless after so many examples with none usable, and given up
+# when fewer than one in RARE is usable.
+REPEATS, HOPELESS, RARE = 5000, 100, 50
+
+
+@dataclass(frozen=True)
+class TaskData:
+    """The examples of one task for one tokenizer.
+
+    ``discover`` chooses circuits, ``evaluate`` judges them; no prompt (by token ids) is in both, or twice
+    in one. ``dropped`` counts the examples left out per reason (keys of ``tasks.encode.REASONS``).
+    ``prefix``, ``variant`` and ``pool`` are recorded choices.
+    """
+
+    task: str
+    seed: int
+    prefix: Ids
+    prefix_name: str
+    discover: tuple[Item, ...]
+    evaluate: tuple[Item, ...]
+    dropped: Mapping[str, int]
+    chance: float
+    accuracy: str
+    metric: str
+    variant: str = "default"
+    pool: str = "test"
+
+
+def prepare(
+    task: Task | str | Sequence[Mapping[str, Any]],
+    tokenizer: Any,
+    *,
+    discover: int = 200,
+    evaluate: int = 200,
+    seed: int = 0,
+    prefix: str = "auto",
+) -> TaskData:
+    """The first usable examples of the stream of (task, seed): ``discover`` of them, then ``evaluate`` more.
+
+    ``tokenizer`` is a Hugging Face tokenizer (anything that is called and named the same way will do); it
+    is never changed. ``prefix``: see :func:`~circuittest.tasks.prefix.resolve_prefix`. Raises TaskError if
+    the prefix is impossible, if no example can be used, or if fewer can be used than asked; the message
+    says why, with counts.
+    """
+    source = as_task(task)
+    if discover < 0 or evaluate < 0 or discover + evaluate == 0:
+        raise TaskError(
+            f"task {source.name!r}: {discover} and {evaluate} examples were asked", do="ask for at least one"
+        )
+    prefix_name, prefix_ids = resolve_prefix(tokenizer, prefix)
+    variant = choose_variant(source, tokenizer, prefix_ids)
+    kept, dropped = _collect(source, tokenizer, prefix_ids, variant, seed, discover + evaluate)
+    if len(kept) < discover + evaluate:
+        raise _too_few(source, variant, len(kept), discover + evaluate, dropped)
+    return TaskData(
+        task=source.name,
+        seed=seed,
+        prefix=prefix_ids,
+        prefix_name=prefix_name,
+        discover=tuple(kept[:discover]),
+        evaluate=tuple(kept[discover:]),
+        dropped=MappingProxyType(dict(sorted(dropped.items()))),
+        chance=source.chance_of(variant),
+        accuracy=source.accuracy,
+        metric=source.metric,
+        variant=variant,
+        pool=source.pool,
+    )
+
+
+def choose_variant(task: Task, tokenizer: Any, prefix: Ids) -> str:
+    """The variant that was asked for; for ``auto`` the first, in the task's order of preference, that fits
+    the tokenizer.
+
+    If none fits, the one with the most usable examples, so that what is refused later is the best there is.
+    """
+    order = task.preference(tokenizer)
+    if task.variant != "auto":
+        return task.variant
+    usable: dict[str, int] = {}
+    for variant in order if len(order) > 1 else ():
+        probe = islice(task.stream(0, variant), PROBED)
+        encoder = Encoder(tokenizer, prefix, single_token=task.single_token)
+        usable[variant] = sum(isinstance(encoder.encode(example), Item) for example in probe)
+        if usable[variant] >= FITS:
+            return variant
+    return max(order, key=lambda v: usable.get(v, 0))
+
+
+def _collect(
+    task: Task, tokenizer: Any, prefix: Ids, variant: str, seed: int, wanted: int
+) -> tuple[list[Item], Counter[str]]:
+    encoder = Encoder(tokenizer, prefix, single_token=task.single_token)
+    kept: list[Item] = []
+    dropped: Counter[str] = Counter()
+    seen_text: set[str] = set()
+    seen_ids: set[Ids] = set()
+    repeats = 0
+    example_of: dict[str, Dropped] = {}
+    for example in task.stream(seed, variant):
+        if len(kept) == wanted:
+            break
+        if repeats == REPEATS or len(seen_text) >= RARE * wanted + HOPELESS:
+            break
+        if example.prompt in seen_text:
+            dropped["duplicate"] += 1
+            repeats += 1
+            continue
+        seen_text.add(example.prompt)
+        found = encoder.encode(example)
+        if isinstance(found, Dropped):
+            dropped[found.reason] += 1
+            example_of.setdefault(found.reason, found)
+            repeats = 0
+        elif found.prompt_ids in seen_ids:
+            dropped["duplicate"] += 1
+            repeats += 1
+        else:
+            seen_ids.add(found.prompt_ids)
+            kept.append(found)
+            repeats = 0
+        if not kept and sum(dropped.values()) >= HOPELESS:
+            break
+    if not kept:
+        raise _unusable(task, variant, dropped, example_of)
+    return kept, dropped
+
+
+def _unusable(
+    task: Task, variant: str, dropped: Counter[str], example_of: Mapping[str, Dropped]
+) -> TaskError:
+    if not dropped:
+        return TaskError(f"task {task.name!r} has no examples")
+    reason = max(example_of, key=lambda r: dropped[r])
+    why, remedy = REASONS[reason]
+    return TaskError(
+        f"task {task.name!r}{_variant(variant)}: none of {sum(dropped.values())} examples can be used with this "
+        f"tokenizer ({_counts(dropped)})",
+        why=f"{why}; for instance {example_of[reason].seen}",
+        do=remedy,
+    )
+
+
+def _too_few(task: Task, variant: str, kept: int, wanted: int, dropped: Counter[str]) -> TaskError:
+    reasons = [r for r in dropped if r != "duplicate"]
+    why = f"left out: {_counts(dropped)}" if dropped else "it has no more"
+    main = max(reasons, key=lambda r: dropped[r], default="duplicate")
+    remedy = f"ask for {kept} or fewer in all"
+    if main != "duplicate":
+        remedy += f"; most were left out because {REASONS[main][0]}: {REASONS[main][1]}"
+    return TaskError(
+        f"task {task.name!r}{_variant(variant)} has {kept} usable distinct prompts in pool {task.pool!r}, "
+        f"{wanted} were asked",
+        why=why,
+        do=remedy,
+    )
+
+
+def _variant(variant: str) -> str:
+    return "" if variant == "default" else f" (variant {variant!r})"
+
+
+def _counts(dropped: Mapping[str, int]) -> str:
+    return ", ".join(f"{reason} {n}" for reason, n in sorted(dropped.items(), key=lambda p: (-p[1], p[0])))
