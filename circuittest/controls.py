@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import combinations, product
+from itertools import chain, combinations, product
 from math import comb, prod
 
 import numpy as np
@@ -63,58 +63,76 @@ def matched_controls(
         When no matched set exists (naming the kind and the numbers), the circuit is empty or leaves the
         universe, or `match` or `count` make no sense.
     """
-    pools, need = _strata(circuit, universe, layout, match)
+    pools = strata(circuit, universe, layout, match)
     if count < 1:
         raise ControlError(f"{count} controls were asked for", "at least one is needed")
-    strata = sorted(need)
-    population = prod(comb(len(pools.get(s, ())), need[s]) for s in strata)
-    if population == 0:
-        kind, layer = next(s for s in strata if len(pools.get(s, ())) < need[s])
-        where = "" if layer < 0 else f" in layer {layer}"
-        have = len(pools.get((kind, layer), ()))
-        raise ControlError(
-            "no matched control exists",
-            f"the circuit holds {need[kind, layer]} units of kind {kind}{where} and only {have} are left outside it",
-            "lower K, restrict the universe, or judge a smaller circuit",
-        )
+    population = prod(comb(len(pool), need) for pool, need in pools.values())
     if population <= max(count, ENUMERATE_UP_TO):
-        parts = [list(combinations(pools[s], need[s])) for s in strata]
-        sets = tuple(tuple(sorted(sum(choice, ()))) for choice in product(*parts))
+        parts = [list(combinations(pool, need)) for pool, need in pools.values()]
+        sets = tuple(tuple(sorted(chain.from_iterable(choice))) for choice in product(*parts))
         return Controls(sets, population, True, _overlap(sets))
     rng = np.random.default_rng(seed)
     drawn: dict[tuple[Unit, ...], None] = {}
     while len(drawn) < count:
         units: list[Unit] = []
-        for s in strata:
-            units += [pools[s][i] for i in rng.choice(len(pools[s]), need[s], replace=False)]
+        for pool, need in pools.values():
+            units += [pool[i] for i in rng.choice(len(pool), need, replace=False)]
         drawn.setdefault(tuple(sorted(units)))
     sets = tuple(drawn)
     return Controls(sets, population, False, _overlap(sets))
 
 
-def _strata(
-    circuit: Iterable[Unit], universe: Sequence[Unit], layout: Layout, match: str
-) -> tuple[dict[Stratum, list[Unit]], Counter[Stratum]]:
+def strata(
+    circuit: Iterable[Unit], universe: Iterable[Unit], layout: Layout, match: str = "kind"
+) -> dict[Stratum, tuple[list[Unit], int]]:
+    """What a matched control is made of: per stratum the units to choose from, and how many to choose.
+
+    Strata are sorted, and so are the units in each. Raises ControlError as `matched_controls` does.
+    """
     if match not in ("kind", "layer"):
         raise ControlError(f"unknown match {match!r}", "", "use 'kind' or 'layer'")
-    units = tuple(sorted(set(circuit)))
-    if not units:
+    members = tuple(circuit)
+    if not members:
         raise ControlError("the circuit is empty", "there is nothing to match")
-    outside = sorted(set(units) - set(universe))
+    if not all(isinstance(member, Unit) for member in members):
+        raise ControlError("the circuit holds edges", "controls are sets of units", "judge its units")
+    units = tuple(sorted(set(members)))
+    ranked = sorted(set(universe))
+    outside = sorted(set(units) - set(ranked))
     if outside:
         raise ControlError(
             f"{outside[0]} is not in the universe that controls are drawn from",
-            f"the universe ranks {', '.join(sorted({u.kind for u in universe}))}",
+            f"the universe ranks {', '.join(sorted({u.kind for u in ranked}))}",
             "widen the universe, or judge a circuit inside it",
         )
+
+    def stratum(unit: Unit) -> Stratum:
+        return (unit.kind, -1 if match == "kind" or unit.layer is None else unit.layer)
+
+    need = Counter(stratum(unit) for unit in units)
+    mixed = sorted({kind for kind, _ in need} & {"head", "kv", "attn"})
+    if len(mixed) > 1:
+        raise ControlError(
+            f"the circuit mixes units of kinds {', '.join(mixed)}",
+            "they are made of the same heads, so sets of equal counts need not ablate equally much",
+            "write the circuit in one of these kinds",
+        )
     touched = set(layout.expand(units))
-    key = (lambda u: (u.kind, -1)) if match == "kind" else (lambda u: (u.kind, u.layer))
-    pools: dict[Stratum, list[Unit]] = {}
-    for unit in sorted(set(universe)):
+    pools: dict[Stratum, list[Unit]] = {key: [] for key in sorted(need)}
+    for unit in ranked:
         # A KV group and its heads are the same parameters: a control must not touch the circuit by another name.
-        if not touched.intersection(layout.parts(unit)):
-            pools.setdefault(key(unit), []).append(unit)
-    return pools, Counter(key(unit) for unit in units)
+        if stratum(unit) in pools and not touched.intersection(layout.parts(unit)):
+            pools[stratum(unit)].append(unit)
+    for (kind, layer), pool in pools.items():
+        if len(pool) < need[kind, layer]:
+            where = "" if layer < 0 else f" in layer {layer}"
+            raise ControlError(
+                "no matched control exists",
+                f"the circuit holds {need[kind, layer]} units of kind {kind}{where}"
+                f" and only {len(pool)} are left outside it",
+                "lower K, restrict the universe, or judge a smaller circuit",
+            )
+    return {key: (pool, need[key]) for key, pool in pools.items()}
 
 
 def _overlap(sets: Sequence[tuple[Unit, ...]]) -> float | None:

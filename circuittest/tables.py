@@ -17,7 +17,7 @@ from circuittest.units import Edge, Unit, parse
 Member = Unit | Edge
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # arrays have no single truth value, so tables compare by identity
 class ScoreTable:
     """Attribution of every unit (or edge) on every example.
 
@@ -45,7 +45,7 @@ class ScoreTable:
                 f"a score table of shape {self.values.shape}",
                 f"{len(self.examples)} examples and {len(self.members)} members were named",
             )
-        if list(self.members) != sorted(set(self.members), key=lambda m: m.order):  # type: ignore[arg-type,return-value]
+        if list(self.members) != sorted(set(self.members), key=lambda m: m.order):
             raise TableError("the columns of a score table are not in canonical order, or repeat")
         if not np.isfinite(self.values).all():
             row, column = np.argwhere(~np.isfinite(self.values))[0]
@@ -96,7 +96,7 @@ class ScoreTable:
             raise TableError(f"{path} is not a score table", str(error)) from error
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # arrays have no single truth value, so tables compare by identity
 class OutcomeTable:
     """What the model does on every example under every intervention.
 

@@ -32,6 +32,7 @@ UNIVERSES: Mapping[str, tuple[str, ...]] = {
     "experts": ("expert",),
     "neurons": ("neuron",),
 }
+_UNIVERSE_HOW = f"use one of {', '.join(UNIVERSES)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +130,7 @@ class Edge:
         return (self.source.order, self.target.order, self.slot or "")
 
     def __lt__(self, other: Edge) -> bool:
-        return self.order < other.order  # type: ignore[operator]
+        return self.order < other.order
 
 
 def parse(text: str) -> Unit | Edge:
@@ -160,6 +161,9 @@ class Layout:
     n_experts: int = 0
 
     def __post_init__(self) -> None:
+        sizes = (self.n_layers, self.n_heads, self.n_kv_heads, self.n_neurons, self.n_experts)
+        if any(isinstance(size, bool) or not isinstance(size, int) for size in sizes) or min(sizes) < 0:
+            raise UnitError(f"no such layout: sizes {sizes}", "sizes are whole numbers, none below zero")
         if min(self.n_layers, self.n_heads, self.n_kv_heads) < 1 or self.n_heads % self.n_kv_heads:
             raise UnitError(
                 f"no such layout: {self.n_layers} layers, {self.n_heads} heads, {self.n_kv_heads} KV heads",
@@ -201,12 +205,14 @@ class Layout:
         names = [name] if isinstance(name, str) else list(name)
         kinds: list[str] = []
         for one in names:
+            if not isinstance(one, str):
+                raise UnitError(f"a universe is a name or a list of kinds, not {one!r}", "", _UNIVERSE_HOW)
             if one in UNIVERSES:
                 kinds += UNIVERSES[one]
             elif one in KINDS and one not in ("embed", "logits"):
                 kinds.append(one)
             else:
-                raise UnitError(f"unknown universe {one!r}", "", did_you_mean(str(one), UNIVERSES))
+                raise UnitError(f"unknown universe {one!r}", "", did_you_mean(one, UNIVERSES))
         units = self.units(kinds)
         if not units:
             raise UnitError(f"the universe {name!r} is empty", "this architecture has no such units")
@@ -252,7 +258,7 @@ class Layout:
 
     @cached_property
     def readers(self) -> tuple[tuple[Unit, str | None], ...]:
-        """Every reading slot in the order of the forward pass: per block q of each head, k and v of each KV group, MLP."""
+        """Every reading slot in the order of the forward pass: per block q of heads, k and v of KV groups, MLP."""
         slots: list[tuple[Unit, str | None]] = []
         for layer in range(self.n_layers):
             slots += [(Unit("head", layer, i), "q") for i in range(self.n_heads)]

@@ -1,1 +1,27 @@
-"""Hypothesis strategies for layouts, units, circuits and matched controls."""
+"""Hypothesis strategies for layouts, units, circuits and matched controls.
+
+    from hypothesis import given
+    from hypothesis_circuittest import circuits, layouts
+
+    @given(layouts().flatmap(circuits))
+    def test_something(circuit): ...
+
+The strategies are imported on first use; importing `hypothesis` alone imports nothing of this package.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hypothesis_circuittest.strategies import circuits, control_sets, edges, layouts, unit_sets
+
+__all__ = ["circuits", "control_sets", "edges", "layouts", "unit_sets"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'hypothesis_circuittest' has no attribute {name!r}")
+    from hypothesis_circuittest import strategies
+
+    return getattr(strategies, name)

@@ -1,0 +1,20 @@
+"""What every test shares: Hypothesis profiles and one thread per process."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+# Two cores and several workers: more threads only fight. Read by torch and OpenMP when they are first imported.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+settings.register_profile(
+    "quick",
+    max_examples=40,
+    deadline=None,  # machines differ and are shared; time limits are pytest-timeout's business
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile("full", parent=settings.get_profile("quick"), max_examples=400, derandomize=False)
+settings.load_profile(os.environ.get("CIRCUITTEST_HYPOTHESIS", "quick"))
