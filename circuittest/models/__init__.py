@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from circuittest.models.adapters import Adapter, adapters, register_adapter
     from circuittest.models.loaded import LoadedModel
-    from circuittest.models.loading import from_module
+    from circuittest.models.loading import from_module, load_model
 
 _HOMES = {
     "Adapter": "adapters",
     "LoadedModel": "loaded",
     "adapters": "adapters",
     "from_module": "loading",
+    "load_model": "loading",
     "register_adapter": "adapters",
 }
-__all__ = ["Adapter", "LoadedModel", "adapters", "from_module", "register_adapter"]
+__all__ = ["Adapter", "LoadedModel", "adapters", "from_module", "load_model", "register_adapter"]
 
 
 def __getattr__(name: str) -> Any:

@@ -5,7 +5,7 @@
 | head h | `out` (attention output projection) | its *input*, slice [h·d : (h+1)·d] | before any post-norm |
 | MLP | `mlp` | its output | before any post-norm |
 | embed | the first block | its input | – |
-| q of a head, k and v of a KV group | `q`, `k`, `v` or the fused `qkv` | its output, before rotary and q/k-norm | reads the block's input through `attn_norm` |
+| q of a head, k and v of a KV group | `q`, `k`, `v` or `qkv` | output, before rotary and q/k-norm | after `attn_norm` |
 | MLP read | `mlp_norm` | its input | before the norm |
 | logits read | the final norm | its input | before the norm |
 
@@ -35,7 +35,8 @@ class Adapter:
     model_types:
         Values of ``config.model_type`` that this record describes.
     layers, final_norm, unembed:
-        Paths from the causal language model to its list of blocks, its last norm and its unembedding.
+        Paths from the causal language model to its list of blocks, its last norm and its unembedding (None: what
+        ``get_output_embeddings`` returns, whose name changed between versions of transformers).
     attention, out, mlp:
         Paths from a block to its attention module, the attention's output projection, and its MLP.
     attn_norm, mlp_norm:
@@ -66,7 +67,7 @@ class Adapter:
     fused: Fused | None = None
     attn_post_norm: str | None = None
     mlp_post_norm: str | None = None
-    unembed: str = "lm_head"
+    unembed: str | None = None
     parallel: bool | str = False
 
     def __post_init__(self) -> None:

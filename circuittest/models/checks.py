@@ -9,11 +9,11 @@ from torch import nn
 
 from circuittest.errors import LoadError, UnsupportedModel
 from circuittest.models.adapters import Adapter, adapter_for
-from circuittest.models.loaded import features
+from circuittest.models.loaded import features, unembedding
 from circuittest.units import Layout
 
 _ENCODERS = frozenset(
-    "bert roberta xlm-roberta distilbert albert electra deberta deberta-v2 modernbert mpnet camembert vit clip".split()
+    "bert roberta xlm-roberta distilbert albert electra deberta deberta-v2 modernbert mpnet camembert".split()
 )
 
 
@@ -41,18 +41,15 @@ def unwrap(module: nn.Module) -> nn.Module:
     return module
 
 
-def find_adapter(module: nn.Module, adapter: Adapter | None) -> Adapter:
-    """The adapter of a module's architecture. Raises UnsupportedModel, naming the architecture."""
-    config = getattr(module, "config", None)
+def find_adapter(config: Any, whose: str) -> Adapter:
+    """The adapter of a configuration's architecture. Raises UnsupportedModel, naming the architecture."""
     model_type = getattr(config, "model_type", None)
     if not isinstance(model_type, str):
         raise UnsupportedModel(
-            f"{type(module).__name__} is not a Hugging Face causal language model",
+            f"{whose} is not a Hugging Face causal language model",
             "it has no config.model_type",
             "load it with AutoModelForCausalLM",
         )
-    if adapter is not None:
-        return adapter
     if getattr(config, "is_encoder_decoder", False):
         raise UnsupportedModel(
             f"model type {model_type!r} is an encoder–decoder",
@@ -71,8 +68,8 @@ def find_adapter(module: nn.Module, adapter: Adapter | None) -> Adapter:
 def check_paths(module: nn.Module, adapter: Adapter) -> None:
     """Refuse a module that lacks a part its adapter names (a base model without head, another layout)."""
     try:
-        for path in (adapter.layers, adapter.final_norm, adapter.unembed):
-            part = module.get_submodule(path)
+        for path in (adapter.layers, adapter.final_norm, *([adapter.unembed] if adapter.unembed else [])):
+            module.get_submodule(path)
         blocks = list(module.get_submodule(adapter.layers).children())
     except AttributeError:
         raise UnsupportedModel(
@@ -80,11 +77,12 @@ def check_paths(module: nn.Module, adapter: Adapter) -> None:
             "the adapter for this model type looks for its parts there",
             "pass the causal language model (AutoModelForCausalLM), or register an adapter that fits",
         ) from None
-    if not blocks or features(part) is None:
+    unembed = unembedding(module, adapter)
+    if not blocks or unembed is None or not hasattr(unembed, "in_features"):
         raise UnsupportedModel(
-            f"{type(module).__name__} has no blocks in {adapter.layers!r} or no linear {adapter.unembed!r}",
-            "",
-            "register an adapter that fits",
+            f"{type(module).__name__} has no blocks in {adapter.layers!r}, or no linear unembedding",
+            "units and logits are read there",
+            "pass the causal language model (AutoModelForCausalLM), or register an adapter that fits",
         )
     for index, block in enumerate(blocks):
         for role in ("attention", "out", "mlp", "attn_norm", "mlp_norm", "q", "k", "v", "qkv"):
@@ -115,7 +113,8 @@ def layout_of(module: nn.Module, adapter: Adapter) -> Layout:
     blocks = list(module.get_submodule(adapter.layers).children())
     n_heads = int(config.num_attention_heads)
     n_kv = int(getattr(config, "num_key_value_heads", None) or n_heads)
-    width = features(module.get_submodule(adapter.unembed))[0]  # type: ignore[index]
+    unembed: Any = unembedding(module, adapter)
+    width = unembed.in_features
     for index, block in enumerate(blocks):
         inputs, outputs = _sizes(block, adapter.out, index)
         if inputs % n_heads:
@@ -186,7 +185,7 @@ def check_tokenizer(module: nn.Module, tokenizer: Any) -> None:
     """Refuse a tokenizer whose ids the embedding does not have. The tokenizer is only read."""
     if tokenizer is None:
         return
-    embedding = module.get_input_embeddings()
+    embedding: Any = module.get_input_embeddings()  # type: ignore[operator]
     rows = int(embedding.weight.shape[0])
     highest = max(tokenizer.get_vocab().values(), default=-1) if hasattr(tokenizer, "get_vocab") else -1
     if highest >= rows:

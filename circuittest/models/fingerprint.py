@@ -18,8 +18,8 @@ from torch import Tensor, nn
 
 # What a configuration says about files, versions, generation and bookkeeping, none of which changes a logit.
 _IRRELEVANT = frozenset(
-    "_name_or_path name_or_path transformers_version architectures dtype torch_dtype use_cache return_dict "
-    "output_attentions output_hidden_states id2label label2id problem_type task_specific_params "
+    "_name_or_path name_or_path _model_name_or_path transformers_version architectures dtype torch_dtype "
+    "use_cache return_dict output_attentions output_hidden_states id2label label2id problem_type task_specific_params "
     "bos_token_id eos_token_id pad_token_id sep_token_id decoder_start_token_id initializer_range "
     "_attn_implementation attn_implementation gradient_checkpointing finetuning_task".split()
 )
@@ -51,7 +51,7 @@ def weights(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
 
 def _content(tensor: Tensor) -> bytes:
     flat = tensor.contiguous().reshape(-1).cpu().view(torch.uint8)
-    return hashlib.sha256(memoryview(flat.numpy())).digest()
+    return hashlib.sha256(flat.numpy().data).digest()
 
 
 def _config(config: Any) -> str:

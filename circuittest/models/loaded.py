@@ -121,7 +121,10 @@ class LoadedModel:
     @property
     def unembed(self) -> nn.Module:
         """The unembedding: a linear module from width to vocabulary."""
-        return self.module.get_submodule(self.adapter.unembed)
+        part = unembedding(self.module, self.adapter)
+        if part is None:
+            raise TypeError(f"{type(self.module).__name__} has no unembedding")
+        return part
 
     @cached_property
     def head_dim(self) -> int:
@@ -134,8 +137,16 @@ class LoadedModel:
         return _features(self.blocks[0].out)[1]
 
 
+def unembedding(module: nn.Module, adapter: Adapter) -> nn.Module | None:
+    """The unembedding by the adapter's path, or the module's own word for it."""
+    if adapter.unembed is not None:
+        return module.get_submodule(adapter.unembed)
+    own = getattr(module, "get_output_embeddings", lambda: None)()
+    return own if isinstance(own, nn.Module) else None
+
+
 def weight_in_out(projection: nn.Module) -> Tensor:
-    """A projection's weight as [inputs, outputs], whatever class it is (Linear stores the transpose, Conv1D does not)."""
+    """A projection's weight as [inputs, outputs] of any class (Linear stores the transpose, Conv1D does not)."""
     weight = projection.weight
     if not isinstance(weight, Tensor):
         raise TypeError(f"{type(projection).__name__} has no weight")

@@ -2,16 +2,73 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from circuittest.models import checks
+from circuittest.errors import CircuittestError, LoadError, UnsupportedModel, UsageError, did_you_mean
+from circuittest.models import checks, gguf
 from circuittest.models.adapters import Adapter
 from circuittest.models.fingerprint import fingerprint, weights
 from circuittest.models.loaded import LoadedModel
+
+_DTYPES = {
+    "float32": torch.float32,
+    "float64": torch.float64,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+}
+
+
+def load_model(
+    ref: str | Path | nn.Module,
+    *,
+    tokenizer: Any = None,
+    device: str | torch.device = "auto",
+    dtype: str | torch.dtype = "float32",
+) -> LoadedModel:
+    """Load a causal language model, in evaluation mode and with frozen parameters.
+
+    Parameters
+    ----------
+    ref:
+        ``zoo:NAME``, a hub id, a directory, a GGUF file (converted once into the cache), or a module in memory,
+        which is wrapped as it is (`from_module`): `device` and `dtype` are then the module's own.
+    tokenizer:
+        A tokenizer, or the hub id or directory of one; by default the model's own.
+    device:
+        "auto" is CUDA where there is one, else the CPU.
+    dtype:
+        "float32", "float64", "bfloat16" or "float16".
+
+    Only safetensors are read, and code that comes with a model is never run.
+
+    Raises
+    ------
+    UsageError
+        For a dtype or device that does not exist.
+    LoadError, UnsupportedModel
+        For a model that cannot be found, read, or measured, with the reason and what to do.
+    """
+    if isinstance(ref, nn.Module):
+        return from_module(ref, tokenizer)
+    wanted, place = _dtype_called(dtype), _device_called(device)
+    name = str(ref)
+    source = _source(name)
+    with _quiet():
+        module = _read(name, source, wanted)
+        own = tokenizer if tokenizer is not None and not isinstance(tokenizer, str | Path) else None
+        if own is None:
+            own = _read_tokenizer(name, str(tokenizer) if tokenizer is not None else source)
+    module = module.eval().requires_grad_(False)
+    if not _is_quantised(module):
+        module = module.to(place)
+    return from_module(module, own, name)
 
 
 def from_module(
@@ -32,12 +89,12 @@ def from_module(
         For weights that are absent or not finite, and for a configuration or tokenizer that contradicts them.
     """
     module = checks.unwrap(module)
-    adapter = checks.find_adapter(module, adapter)
+    if adapter is None:
+        adapter = checks.find_adapter(getattr(module, "config", None), type(module).__name__)
     checks.check_paths(module, adapter)
     checks.check_weights(module)
     layout = checks.layout_of(module, adapter)
     checks.check_tokenizer(module, tokenizer)
-    quantised = _is_quantised(module)
     return LoadedModel(
         module=module,
         tokenizer=tokenizer,
@@ -47,9 +104,171 @@ def from_module(
         fingerprint=fingerprint(module),
         device=next(module.parameters()).device,
         dtype=_dtype(module),
-        quantised=quantised,
+        quantised=_is_quantised(module),
         versions=tuple(tensor._version for _, tensor in weights(module)),
     )
+
+
+def _source(name: str) -> str:
+    """What transformers is given: a directory or a hub id."""
+    if name.startswith("zoo:"):
+        from circuittest import zoo
+
+        return str(zoo.path(name.removeprefix("zoo:")))
+    path = Path(name).expanduser()
+    if path.is_file():
+        if gguf.is_gguf(path):
+            with _quiet():
+                return str(gguf.converted(path))
+        raise LoadError(
+            f"{name} is neither a directory nor a GGUF file",
+            "weights alone do not say what to build",
+            "name the directory that holds config.json and the weights",
+        )
+    if path.is_dir():
+        if not (path / "config.json").is_file():
+            raise LoadError(
+                f"{name} has no config.json",
+                "it is not a directory that save_pretrained wrote",
+                "name the directory that holds config.json and the weights",
+            )
+        return str(path)
+    if (
+        path.is_absolute()
+        or name.startswith((".", "~"))
+        or path.suffix
+        or name.count("/") > 1
+        or "\\" in name
+    ):
+        raise LoadError(f"there is no file or directory {name!r}", "", "check the path")
+    return name
+
+
+def _read(name: str, source: str, dtype: torch.dtype) -> nn.Module:
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    try:
+        config = AutoConfig.from_pretrained(source, trust_remote_code=False)
+        checks.find_adapter(config, name)  # before gigabytes are downloaded
+        module, info = AutoModelForCausalLM.from_pretrained(
+            source,
+            config=config,
+            dtype=dtype,
+            use_safetensors=True,
+            trust_remote_code=False,
+            output_loading_info=True,
+        )
+    except CircuittestError:
+        raise
+    except Exception as error:  # transformers has no common base for its errors
+        raise _explained(name, error) from error
+    if missing := sorted(info["missing_keys"]):
+        raise LoadError(
+            f"the checkpoint of {name} lacks {len(missing)} weights, first {missing[0]!r}",
+            "transformers would draw them at random",
+            "load a complete checkpoint of the causal language model",
+        )
+    if mismatched := sorted(str(key) for key in info.get("mismatched_keys") or ()):
+        raise LoadError(f"weight {mismatched[0]} of {name} has another shape than its config says")
+    return module
+
+
+def _read_tokenizer(name: str, source: str) -> Any:
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+    except Exception as error:  # as above
+        raise LoadError(
+            f"cannot load a tokenizer for {name}",
+            _first_line(error),
+            "save the tokenizer beside the model, or pass tokenizer=",
+        ) from error
+
+
+def _explained(name: str, error: Exception) -> LoadError:
+    text = str(error)
+    if "does not recognize this architecture" in text or "Unrecognized configuration" in text:
+        return UnsupportedModel(
+            f"transformers does not know the architecture of {name}",
+            _first_line(error),
+            "upgrade transformers, or register the architecture with it and an adapter with circuittest",
+        )
+    if "trust_remote_code" in text:
+        return LoadError(
+            f"{name} needs code that comes with the model",
+            "circuittest never runs such code",
+            "load the module yourself and pass it in memory",
+        )
+    if "safetensors" in text and "couldn't connect" not in text.lower():
+        return LoadError(
+            f"cannot read the weights of {name}",
+            f"only whole safetensors files are read ({_first_line(error)})",
+            "save the model again with save_pretrained, or download it again",
+        )
+    if "connect" in text or "offline" in text.lower():
+        return LoadError(
+            f"cannot find {name!r}",
+            "there is no such directory here, it is not in the Hugging Face cache, and the hub cannot be reached",
+            "check the spelling, name a local directory, or download the model first",
+        )
+    if isinstance(error, OSError):
+        return LoadError(
+            f"cannot find or read {name!r}",
+            _first_line(error),
+            "check the name, and your access if it is gated",
+        )
+    return LoadError(
+        f"transformers cannot load {name!r}",
+        f"{type(error).__name__}: {_first_line(error)}",
+        "see the cause above",
+    )
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0].rstrip(".") if lines else type(error).__name__
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """No progress bars and only errors from transformers while a model loads; its settings are put back."""
+    from transformers.utils import logging as theirs
+
+    verbosity, bars = theirs.get_verbosity(), theirs.is_progress_bar_enabled()
+    theirs.set_verbosity_error()
+    theirs.disable_progress_bar()
+    try:
+        yield
+    finally:
+        theirs.set_verbosity(verbosity)
+        if bars:
+            theirs.enable_progress_bar()
+
+
+def _dtype_called(dtype: str | torch.dtype) -> torch.dtype:
+    if isinstance(dtype, torch.dtype):
+        dtype = str(dtype).removeprefix("torch.")
+    if dtype not in _DTYPES:
+        raise UsageError(f"unknown dtype {dtype!r}", "", did_you_mean(str(dtype), _DTYPES))
+    return _DTYPES[dtype]
+
+
+def _device_called(device: str | torch.device) -> torch.device:
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        found = torch.device(device)
+    except RuntimeError:
+        raise UsageError(f"unknown device {device!r}", "", "write auto, cpu, cuda, cuda:1 or mps") from None
+    there = {
+        "cpu": True,
+        "cuda": torch.cuda.is_available() and (found.index or 0) < torch.cuda.device_count(),
+        "mps": torch.backends.mps.is_available(),
+    }
+    if not there.get(found.type, True):
+        raise LoadError(f"there is no device {str(found)!r} here", "torch does not see it", "use auto or cpu")
+    return found
 
 
 def _is_quantised(module: nn.Module) -> bool:
