@@ -1,4 +1,4 @@
-"""Claims: one module each, found by name. A claim is a function of a lab, a circuit and options that gives an Estimate."""
+"""Claims, one module each, found by name: functions of a lab, a circuit and options that give an Estimate."""
 
 from __future__ import annotations
 

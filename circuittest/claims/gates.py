@@ -73,6 +73,6 @@ def controls_leave_headroom(gate: Competence, mean_controls: float, size: int) -
         return ""
     return (
         f"the control destroys the model too: mean accuracy under controls {mean_controls:.2f}, floor {gate.floor:.2f} "
-        f"({gate.floor_name}), base {gate.accuracy:.2f}; a circuit of {size} units is too large to judge: lower K, restrict "
-        "the universe, or use mean ablation or a graded metric"
+        f"({gate.floor_name}), base {gate.accuracy:.2f}; a circuit of {size} units is too large to judge: lower K, "
+        "restrict the universe, or use mean ablation or a graded metric"
     )

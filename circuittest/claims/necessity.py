@@ -103,9 +103,8 @@ def necessity(
             "the circuit's ablation is at the floor, so the value is a lower bound; a graded metric would resolve it"
         )
     if acc_controls[worst] < 0.5 * float(table.mean()):
-        hints.append(
-            f"the most harmful control ({', '.join(map(str, drawn.sets[worst]))}) leaves accuracy {acc_controls[worst]:.2f}"
-        )
+        names = ", ".join(map(str, drawn.sets[worst]))
+        hints.append(f"the most harmful control ({names}) leaves accuracy {acc_controls[worst]:.2f}")
     return lab.estimate(
         "necessity",
         circuit,

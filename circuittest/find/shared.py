@@ -51,7 +51,7 @@ def shared_members(membership: Membership, at: str | int | float) -> tuple[Membe
 
 
 def largest_nonempty(membership: Membership) -> tuple[float, tuple[Member, ...]]:
-    """The largest P in percent with a non-empty S_P, and that set. Some unit is in at least one circuit, so it exists."""
+    """The largest P in percent with a non-empty S_P, and that set; it exists since no circuit is empty."""
     counts = membership.counts
     best = int(counts.max())
     n = membership.inside.shape[0]
