@@ -1,0 +1,93 @@
+"""A lab without a model: outcomes follow from a rule on the ablated units, scores are given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+
+from circuittest.lab import Lab
+from circuittest.tables import OutcomeTable, ScoreTable
+from circuittest.tasks import Example, Item, TaskData
+from circuittest.units import Layout, Unit
+
+Rule = Callable[[frozenset[Unit], int], float]
+
+
+def items(first: int, count: int) -> tuple[Item, ...]:
+    """Items that differ in their prompt only; answers alternate between four tokens."""
+    return tuple(
+        Item(
+            index=i,
+            prompt_ids=(1, 2, 1000 + i),
+            counterfactual_ids=(1, 3, 1000 + i),
+            answer_ids=(10 + i % 4,),
+            foil_ids=(20 + i % 4,),
+            counterfactual_answer_ids=(20 + i % 4,),
+            features={},
+            group="",
+            example=Example("", ("",), ("",), "", ("",)),
+        )
+        for i in range(first, first + count)
+    )
+
+
+def task_data(
+    discover: int = 40, evaluate: int = 60, *, chance: float = 0.0, accuracy: str = "argmax"
+) -> TaskData:
+    """A task in token ids; discovery examples come first."""
+    return TaskData(
+        task="planted",
+        seed=0,
+        prefix=(1,),
+        prefix_name="bos",
+        discover=items(0, discover),
+        evaluate=items(discover, evaluate),
+        dropped={},
+        chance=chance,
+        accuracy=accuracy,
+        metric="log_prob",
+    )
+
+
+class TableLab(Lab):
+    """`rule(ablated units, example index)` gives 0/1 correctness; `values` [examples × head and MLP units] the scores."""
+
+    def __init__(
+        self,
+        rule: Rule,
+        *,
+        layout: Layout | None = None,
+        data: TaskData | None = None,
+        values: np.ndarray | None = None,
+    ) -> None:
+        super().__init__("planted", data or task_data())
+        layout = layout or Layout(n_layers=6, n_heads=8, n_kv_heads=8)
+        self.rule, self.values = rule, values
+        self.calls: list[tuple[tuple[Unit, ...], ...]] = []
+        self.__dict__["model"] = SimpleNamespace(
+            name="planted",
+            fingerprint="f" * 16,
+            layout=layout,
+            dtype=torch.float32,
+            device=torch.device("cpu"),
+        )
+
+    def scores(self, split: str = "discover", *, universe: Any = "heads", **_: Any) -> ScoreTable:  # type: ignore[override]
+        data = getattr(self.data, split)
+        units = self.layout.units(("head", "mlp"))
+        values = np.asarray(self.values, dtype=np.float32)[: len(data)]
+        table = ScoreTable(values, units, tuple(item.index for item in data))
+        return table.columns(self.layout.universe(universe))
+
+    def outcomes(self, sets: Sequence[Iterable[Unit]]) -> OutcomeTable:
+        key = tuple(tuple(sorted(set(units))) for units in sets)
+        self.calls.append(key)
+        examples = tuple(item.index for item in self.data.evaluate)
+        rows = np.array(
+            [[self.rule(frozenset(units), i) for i in examples] for units in key], dtype=np.float64
+        )
+        return OutcomeTable(key, {"argmax": rows, "candidates": rows}, examples)
