@@ -49,7 +49,9 @@ def load_spec(path: str | Path, *, name: str | None = None) -> Spec:
     if not isinstance(document.data, dict):
         raise document.error((), "a spec is a mapping", "", "begin with 'circuittest: 1'")
     if "circuittest" not in document.data:
-        raise document.error((), "the key 'circuittest' is missing", "it says the version", "begin with 'circuittest: 1'")
+        raise document.error(
+            (), "the key 'circuittest' is missing", "it says the version", "begin with 'circuittest: 1'"
+        )
     file = validate(FileModel, document, (), "the spec")
     models = (file.model,) if isinstance(file.model, str) else tuple(file.model)
     for index, model in enumerate(models):
@@ -85,11 +87,13 @@ def _group(document: Document, group: str) -> Circuit:
     path: Path_ = ("groups", group)
     if not _GROUP.fullmatch(group):
         why = "it appears in ids"
-        raise document.error(path, f"{group!r} cannot name a group", why, "use letters, digits, _ and -", key=True)
-    return _members(document, path, name=group, origin={"method": "given"})
+        raise document.error(
+            path, f"{group!r} cannot name a group", why, "use letters, digits, _ and -", key=True
+        )
+    return _members(document, path, name=group)
 
 
-def _members(document: Document, path: Path_, *, name: str, origin: Mapping[str, Any]) -> Circuit:
+def _members(document: Document, path: Path_, *, name: str) -> Circuit:
     """The circuit of a list of ids; the place of a wrong one is known."""
     ids: list[str] = document.data
     for part in path:
@@ -101,7 +105,7 @@ def _members(document: Document, path: Path_, *, name: str, origin: Mapping[str,
             raise document.error((*path, index), error.what, error.why, error.do) from None
         if text in ids[:index]:
             raise document.error((*path, index), f"{text} is listed twice", "", "remove one")
-    return Circuit.of(ids, name=name, origin=origin)
+    return Circuit.of(ids, name=name)
 
 
 def _circuit(document: Document, folder: Path) -> Circuit | Mapping[str, Any]:
@@ -112,11 +116,15 @@ def _circuit(document: Document, folder: Path) -> Circuit | Mapping[str, Any]:
             return Circuit.load(folder / given.file)
         except CircuittestError as error:
             text = "there is no such file" if isinstance(error.__cause__, FileNotFoundError) else error.why
-            why = f"{text}; it is looked for beside the spec" if isinstance(error.__cause__, OSError) else text
-            raise document.error(("circuit", "file"), f"the circuit file {given.file!r} cannot be used", why) from None
+            why = (
+                f"{text}; it is looked for beside the spec" if isinstance(error.__cause__, OSError) else text
+            )
+            raise document.error(
+                ("circuit", "file"), f"the circuit file {given.file!r} cannot be used", why
+            ) from None
     if "units" in keys:
         validate(UnitsCircuit, document, ("circuit",), "circuit (of units)")
-        return _members(document, ("circuit", "units"), name="circuit", origin={"method": "given"})
+        return _members(document, ("circuit", "units"), name="circuit")
     if not keys:
         do = "write {top: 20%, at: 95}, {file: …} or {units: […]}"
         raise document.error(("circuit",), "the circuit is empty", "", do)
@@ -157,7 +165,13 @@ def _claim(
         if other.id == chosen:
             at: Path_ = (*path, "id") if options.id else path
             why = f"the claim in line {other.line} has it already"
-            raise document.error(at, f"the id {chosen!r} is taken", why, "give this claim an 'id' of its own", key=not options.id)
+            raise document.error(
+                at,
+                f"the id {chosen!r} is taken",
+                why,
+                "give this claim an 'id' of its own",
+                key=not options.id,
+            )
     own = options.model_dump(include=options.model_fields_set - set(ClaimModel.model_fields))
     return ClaimSpec(chosen, claim, own, op, threshold, options.of, line, column, index)
 

@@ -47,7 +47,9 @@ def validate(model: type[M], document: Document, path: Path_, what: str) -> M:
         raise _first(error, model, document, path, what) from None
 
 
-def _first(error: ValidationError, model: type[BaseModel], document: Document, path: Path_, what: str) -> SpecError:
+def _first(
+    error: ValidationError, model: type[BaseModel], document: Document, path: Path_, what: str
+) -> SpecError:
     found = error.errors(include_url=False)
     # A key that does not exist explains more than what is missing because of it.
     found.sort(key=lambda e: (e["type"] != "extra_forbidden", _place(document, path, e)))
@@ -56,7 +58,9 @@ def _first(error: ValidationError, model: type[BaseModel], document: Document, p
     if kind == "extra_forbidden":
         name = str(first["loc"][-1])
         known = sorted(model.model_fields)
-        return document.error(where, f"unknown key {name!r} in {what}", "", did_you_mean(name, known), key=True)
+        return document.error(
+            where, f"unknown key {name!r} in {what}", "", did_you_mean(name, known), key=True
+        )
     if kind == "missing":
         name = str(first["loc"][-1])
         return document.error(where, f"the key {name!r} is missing in {what}", "", f"add {name!r}")
@@ -66,7 +70,9 @@ def _first(error: ValidationError, model: type[BaseModel], document: Document, p
         shown = f"{'.'.join(str(part) for part in where[len(path) :])!r} of {what}"
     value = _at(document.data, where)
     alternatives = [e for e in found if _inner(document, path, e["loc"]) == where]
-    return document.error(where, f"{shown} is {_show(value)}", " or ".join(_wanted(alternatives)), _remedy(kind, inner, value))
+    return document.error(
+        where, f"{shown} is {_show(value)}", " or ".join(_wanted(alternatives)), _remedy(kind, inner, value)
+    )
 
 
 def _place(document: Document, path: Path_, error: Mapping[str, Any]) -> tuple[int, int]:

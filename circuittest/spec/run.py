@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 from circuittest.circuit import Circuit
 from circuittest.errors import CircuitError, CircuittestError, SpecError, TaskError, UnitError, UsageError
-from circuittest.spec.schema import ClaimSpec, Spec, takes
+from circuittest.spec.schema import ClaimSpec, Spec
 
 
 def judge(spec: Spec, claim: ClaimSpec, lab: Any) -> Any:
@@ -30,14 +30,10 @@ def judge(spec: Spec, claim: ClaimSpec, lab: Any) -> Any:
         The file asks for what this model or task does not have (a unit, a task, a combination of options), with line
         and column.
     """
-    from circuittest.claims import claim_kind
-
     circuit = _circuit_of(spec, claim, lab)
-    options = dict(claim.options)
-    if claim.threshold is not None and takes(claim_kind(claim.claim).function, "decide"):
-        options["decide"] = claim.threshold
     try:
-        estimate = lab.measure(claim.claim, circuit, **options)
+        # The threshold is known before anything is measured, so measuring may stop once it is decided.
+        estimate = lab.measure(claim.claim, circuit, decide=claim.threshold, **claim.options)
     except SpecError:
         raise
     except TaskError as error:

@@ -18,7 +18,12 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, create_mod
 from circuittest.circuit import Circuit
 
 #: How a threshold may be called, and the comparison it asks for.
-THRESHOLDS: Mapping[str, Literal[">=", ">", "<=", "<"]] = {"min": ">=", "above": ">", "max": "<=", "below": "<"}
+THRESHOLDS: Mapping[str, Literal[">=", ">", "<=", "<"]] = {
+    "min": ">=",
+    "above": ">",
+    "max": "<=",
+    "below": "<",
+}
 #: Options of a claim function that the spec sets by itself: the threshold is known before anything is measured.
 RESERVED = ("decide",)
 
@@ -174,7 +179,11 @@ def options_model(name: str, function: Callable[..., Any]) -> type[ClaimModel]:
     anything, those without default are required.
     """
     parameters = list(inspect.signature(function).parameters.values())
-    options = [p for p in parameters[2:] if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL) and p.name not in RESERVED]
+    options = [
+        p
+        for p in parameters[2:]
+        if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL) and p.name not in RESERVED
+    ]
     types = _types(function, [p.name for p in options])
     fields: dict[str, Any] = {}
     for option in options:

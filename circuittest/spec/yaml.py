@@ -88,7 +88,9 @@ def parse_yaml(raw: bytes | str, file: str = "<string>") -> Document:
     if isinstance(raw, str):
         raw = raw.encode("utf-8", "surrogatepass")
     if len(raw) > _MAX_BYTES:
-        raise SpecError("the spec is too long", f"it has {len(raw)} bytes, at most {_MAX_BYTES} are read", file=file)
+        raise SpecError(
+            "the spec is too long", f"it has {len(raw)} bytes, at most {_MAX_BYTES} are read", file=file
+        )
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -130,14 +132,24 @@ class _Composer:
         events = [self.loader.get_event() for _ in iter(self.loader.check_event, False)]
         bodies = [e for e in events if isinstance(e, yaml.DocumentStartEvent)]
         if not bodies:
-            raise SpecError("the spec is empty", "", "write 'circuittest: 1' and the rest", file=self.file, line=1, column=1)
+            raise SpecError(
+                "the spec is empty",
+                "",
+                "write 'circuittest: 1' and the rest",
+                file=self.file,
+                line=1,
+                column=1,
+            )
         if len(bodies) > 1:
-            self.refuse(bodies[1], "a second document starts here", "a spec is one YAML document", "split the file")
+            self.refuse(
+                bodies[1], "a second document starts here", "a spec is one YAML document", "split the file"
+            )
         self.events = [
             e
             for e in events
             if not isinstance(
-                e, (yaml.StreamStartEvent, yaml.StreamEndEvent, yaml.DocumentStartEvent, yaml.DocumentEndEvent)
+                e,
+                (yaml.StreamStartEvent, yaml.StreamEndEvent, yaml.DocumentStartEvent, yaml.DocumentEndEvent),
             )
         ]
         value, _ = self.value(0, ())
@@ -152,12 +164,18 @@ class _Composer:
         event = self.events[at]
         self.count += 1
         if self.count > _MAX_VALUES or len(path) > _MAX_DEPTH:
-            self.refuse(event, "the spec is too large", f"over {_MAX_VALUES} values or {_MAX_DEPTH} levels, aliases included")
+            self.refuse(
+                event,
+                "the spec is too large",
+                f"over {_MAX_VALUES} values or {_MAX_DEPTH} levels, aliases included",
+            )
         self.places[path] = _place(event)
         if isinstance(event, yaml.AliasEvent):
             return self.alias(event, path), at + 1
         if event.tag is not None:
-            self.refuse(event, f"the tag {event.tag} is refused", "a spec holds plain values only", "remove the tag")
+            self.refuse(
+                event, f"the tag {event.tag} is refused", "a spec holds plain values only", "remove the tag"
+            )
         end = self.end_of(at)
         if event.anchor is not None:
             # Kept as events and read again at each alias, so that places under an alias are right, too.
@@ -197,15 +215,26 @@ class _Composer:
             if not isinstance(event, yaml.ScalarEvent):
                 self.refuse(event, "a key must be a word", "lists, mappings and aliases cannot be keys here")
             if event.tag is not None:
-                self.refuse(event, f"the tag {event.tag} is refused", "a spec holds plain values only", "remove the tag")
+                self.refuse(
+                    event,
+                    f"the tag {event.tag} is refused",
+                    "a spec holds plain values only",
+                    "remove the tag",
+                )
             if event.implicit[0] and event.value == "<<":
-                self.refuse(event, "merge keys are refused", "what they override is hard to see", "write the keys out")
+                self.refuse(
+                    event, "merge keys are refused", "what they override is hard to see", "write the keys out"
+                )
             key = self.scalar(event)
             if not isinstance(key, str) or not key:
-                self.refuse(event, f"a key must be a word, not {event.value!r}", "", "quote it if it is meant")
+                self.refuse(
+                    event, f"a key must be a word, not {event.value!r}", "", "quote it if it is meant"
+                )
             if key in found:
                 line, _ = self.key_places[(*path, key)]
-                self.refuse(event, f"the key {key!r} is given twice", f"the first is in line {line}", "remove one")
+                self.refuse(
+                    event, f"the key {key!r} is given twice", f"the first is in line {line}", "remove one"
+                )
             self.key_places[(*path, key)] = _place(event)
             found[key], at = self.value(at + 1, (*path, key))
         return found
@@ -236,14 +265,26 @@ class _Composer:
         if tag == "int":
             if _INT.fullmatch(text):
                 return int(text)
-            self.refuse(event, f"ambiguous number {text}", "it is not plainly decimal", "write a plain decimal, or quote it")
+            self.refuse(
+                event,
+                f"ambiguous number {text}",
+                "it is not plainly decimal",
+                "write a plain decimal, or quote it",
+            )
         if tag == "float":
             if _FLOAT.fullmatch(text) and text.strip("+-") != "." and abs(float(text)) != float("inf"):
                 return float(text)
-            self.refuse(event, f"ambiguous number {text}", "it is not plainly a finite decimal", "write a plain decimal")
+            self.refuse(
+                event,
+                f"ambiguous number {text}",
+                "it is not plainly a finite decimal",
+                "write a plain decimal",
+            )
         if tag == "str" and _EXPONENT.fullmatch(text):
             do = "write it with a dot and a signed exponent, as 1.0e-3, or as a plain decimal"
-            self.refuse(event, f"{text} is a string, not a number", "YAML 1.1 wants a dot and a signed exponent", do)
+            self.refuse(
+                event, f"{text} is a string, not a number", "YAML 1.1 wants a dot and a signed exponent", do
+            )
         if tag != "str":
             self.refuse(event, f"unquoted {text} is read as a {tag}", "", "quote it")
         return text
@@ -255,4 +296,8 @@ def _place(event: yaml.Event) -> Place:
 
 def _tab_at(text: str, mark: Any) -> bool:
     lines = text.splitlines()
-    return mark is not None and mark.line < len(lines) and lines[mark.line][mark.column : mark.column + 1] == "\t"
+    return (
+        mark is not None
+        and mark.line < len(lines)
+        and lines[mark.line][mark.column : mark.column + 1] == "\t"
+    )

@@ -1,0 +1,163 @@
+"""The table of claims for a terminal."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from circuittest.report.bars import axis, bar
+
+_STYLES = {
+    "supported": "green",
+    "refuted": "red",
+    "undecided": "yellow",
+    "invalid": "magenta",
+    "measured": "cyan",
+}
+
+
+def claims_table(
+    records: Iterable[Mapping[str, Any]], *, width: int = 100, colour: bool = False, unicode: bool = True
+) -> str:
+    """Records as text: one row a claim (id, estimate, interval, threshold, n and controls, verdict), then the reason of
+    each claim that is neither supported nor unjudged.
+
+    Parameters
+    ----------
+    width:
+        Columns of the terminal. Where ids would have to fold, each stands on a line of its own above its row; where
+        the bars of the intervals do not fit either, they are left out.
+    colour:
+        With ANSI styles.
+    unicode:
+        False draws in ASCII only.
+    """
+    listed = sorted(records, key=lambda record: record["id"])
+    scale = axis(
+        number
+        for record in listed
+        for number in (
+            record["estimate"],
+            *(record["interval"] or ()),
+            (record["threshold"] or {}).get("value"),
+        )
+    )
+    stream = io.StringIO()
+    console = Console(
+        file=stream,
+        width=max(width, 40),
+        force_terminal=colour,
+        color_system="standard" if colour else None,
+        legacy_windows=False,
+        highlight=False,
+        emoji=False,
+        markup=False,
+    )
+    bars = any(record["interval"] for record in listed)
+    tables = [
+        _table(listed, scale, bars=with_bars, ids=with_ids, unicode=unicode)
+        for with_bars, with_ids in ((bars, True), (bars, False), (False, False))
+    ]
+    fitting = [
+        t for t in tables if console.measure(t, options=console.options.update(width=10_000)).maximum <= width
+    ]
+    table = fitting[0] if fitting else tables[-1]
+    console.print(table)
+    lines = stream.getvalue().splitlines()
+    if table is not tables[0]:
+        lines = [
+            line
+            for head, row in zip(["", *(r["id"] for r in listed)], lines, strict=True)
+            for line in (head, row)
+        ][1:]
+    stream.seek(stream.truncate(0))
+    for record in listed:
+        if record["verdict"] not in ("supported", "measured") and record["reason"]:
+            console.print(Text(f"{record['id']}: {record['reason']}"))
+    lines += stream.getvalue().splitlines()
+    text = "\n".join(line.rstrip() for line in lines) + "\n"
+    return text if unicode else text.encode("ascii", "replace").decode("ascii")
+
+
+def _table(
+    records: list[Mapping[str, Any]], scale: tuple[float, float], *, bars: bool, ids: bool, unicode: bool
+) -> Table:
+    table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold")
+    headings = ["claim" if ids else " ", "estimate", f"{scale[0]:g} to {scale[1]:g}", "asked", "n", "verdict"]
+    for index, heading in enumerate(headings):
+        if bars or index != 2:
+            table.add_column(heading, no_wrap=True)
+    for record in records:
+        value = None if record["threshold"] is None else record["threshold"]["value"]
+        asked = "" if value is None else f"{record['threshold']['op']} {value:g}"
+        sizes = str(record["n_examples"]) + (
+            "" if record["n_controls"] is None else f"/{record['n_controls']}"
+        )
+        drawn = bar(record["interval"], record["estimate"], value, scale, ascii_only=not unicode)
+        row = [
+            Text(record["id"] if ids else " "),
+            Text(estimate_text(record)),
+            Text(drawn if record["interval"] else ""),
+        ]
+        row += [
+            Text(asked),
+            Text(sizes),
+            Text(verdict_text(record), style=_STYLES.get(record["verdict"], "")),
+        ]
+        table.add_row(*(row if bars else row[:2] + row[3:]))
+    return table
+
+
+def estimate_text(record: Mapping[str, Any]) -> str:
+    """ "0.71 [0.62, 0.80]"; "≥ 0.71 …" where the value is a lower bound."""
+    if record["estimate"] is None:
+        return "undefined"
+    side = {"lower": ">=", "upper": "<="}.get(record.get("censored") or "", "")
+    near = None if record["threshold"] is None else record["threshold"]["value"]
+    text = f"{side}{_number(record['estimate'], near)}"
+    if record["interval"] is None:
+        return text
+    ends = (
+        ("-inf", "inf")[i] if end is None else _number(end, near) for i, end in enumerate(record["interval"])
+    )
+    return f"{text} [{', '.join(ends)}]"
+
+
+def _number(value: float, near: float | None) -> str:
+    """At least two decimals, and as many (six at most) as tell the value from the threshold."""
+    decimals = 2
+    while (
+        near is not None
+        and value != near
+        and decimals < 6
+        and f"{value:.{decimals}f}" == f"{near:.{decimals}f}"
+    ):
+        decimals += 1
+    return f"{value:.{decimals}f}"
+
+
+def verdict_text(record: Mapping[str, Any]) -> str:
+    """The verdict, with the test's outcome where the two say different things."""
+    text: str = record["verdict"]
+    if record["label"]:
+        text += f" ({record['label']})"
+    usual = {
+        "supported": "passed",
+        "measured": "passed",
+        "refuted": "failed",
+        "undecided": "failed",
+        "invalid": "failed",
+    }
+    return text if record["outcome"] == usual.get(record["verdict"]) else f"{text}, test {record['outcome']}"
+
+
+def counts(records: Iterable[Mapping[str, Any]]) -> str:
+    """ "3 claims supported, 1 refuted" for a closing line."""
+    found = [record["verdict"] for record in records]
+    parts = [f"{found.count(verdict)} {verdict}" for verdict in _STYLES if verdict in found]
+    return ", ".join(parts) if parts else "none"
