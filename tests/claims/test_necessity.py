@@ -30,7 +30,8 @@ def test_planted_circuit_is_wholly_necessary() -> None:
     # Matched sets are pairs of the other 46 heads, none of which matters: theta is exactly 1.
     assert details["population"] == 46 * 45 // 2
     assert found.value == 1.0
-    assert found.interval is not None and found.interval[0] > 0.8
+    assert found.interval is not None
+    assert found.interval[0] > 0.8
     assert found >= 0.5
     assert len(details["controls"]) == found.n_controls == 20
     assert not any(set(units) & {"L1.H2", "L3.H4"} for units in details["controls"])
@@ -40,14 +41,16 @@ def test_idle_circuit_is_refuted() -> None:
     lab = TableLab(needs_key)
     found = lab.necessity(circuit("L0.H0", "L0.H1"), controls=40)
     # Some controls hit a key head, so an idle circuit is less harmful than chance: theta = -(share of such sets).
-    assert found.value is not None and found.value <= 0
+    assert found.value is not None
+    assert found.value <= 0
     assert not found >= 0.3
 
 
 def test_few_matched_sets_are_enumerated() -> None:
     lab = TableLab(needs_key)
     found = lab.necessity(circuit("L1.H2"), controls=20)
-    assert found.details["enumerated"] and found.details["population"] == 47
+    assert found.details["enumerated"]
+    assert found.details["population"] == 47
     assert found.value == pytest.approx(46 / 47)  # one of the 47 other heads is L3.H4, which matters as much
 
 
@@ -100,27 +103,28 @@ def test_what_chose_a_circuit_may_not_judge_it() -> None:
 def test_infeasible_control_names_kind_and_numbers() -> None:
     lab = TableLab(needs_key, layout=Layout(n_layers=4, n_heads=8, n_kv_heads=8))
     found = lab.necessity(Circuit.of(["L0.MLP", "L1.MLP", "L2.MLP"]))
-    assert (
-        "no matched control" in found.invalid
-        and "3 units of kind mlp" in found.invalid
-        and "only 1" in found.invalid
-    )
+    assert "no matched control" in found.invalid
+    assert "3 units of kind mlp" in found.invalid
+    assert "only 1" in found.invalid
 
 
 def test_incompetent_model_is_invalid() -> None:
     found = TableLab(lambda units, i: float(i % 5 == 0 and not units)).necessity(circuit())
-    assert "not competent" in found.invalid and "0.20" in found.invalid
+    assert "not competent" in found.invalid
+    assert "0.20" in found.invalid
 
 
 def test_guessing_between_candidates_is_no_competence() -> None:
     data = task_data(chance=0.5, accuracy="candidates")
     found = TableLab(lambda units, i: float(i % 5 < 3), data=data).necessity(circuit())
-    assert "not competent" in found.invalid and "chance" in found.invalid
+    assert "not competent" in found.invalid
+    assert "chance" in found.invalid
 
 
 def test_model_that_ignores_its_units_is_invalid() -> None:
     found = TableLab(lambda units, i: 1.0).necessity(circuit())
-    assert "not competent" in found.invalid and "ablated floor 1.00" in found.invalid
+    assert "not competent" in found.invalid
+    assert "ablated floor 1.00" in found.invalid
 
 
 def test_controls_on_the_floor_make_it_invalid() -> None:
@@ -145,6 +149,7 @@ def test_circuit_outside_its_universe_is_invalid() -> None:
 
 def test_the_same_call_gives_the_same_numbers() -> None:
     a, b = (TableLab(needs_key).necessity(circuit("L0.H0", "L2.H2"), controls=15) for _ in range(2))
-    assert a.details == b.details and a.interval == b.interval
+    assert a.details == b.details
+    assert a.interval == b.interval
     c = TableLab(needs_key).necessity(circuit("L0.H0", "L2.H2"), controls=15, seed=1)
     assert c.details["controls"] != a.details["controls"]

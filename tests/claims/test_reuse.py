@@ -59,7 +59,8 @@ def test_an_empty_shared_set_is_a_circuit_and_reuse_zero() -> None:
     assert len(empty) == 0
     assert "the largest P with a non-empty set is 20" in empty.origin["empty"]
     found = lab.reuse(empty)
-    assert found.value == 0.0 and "largest P" in found.hints[0]
+    assert found.value == 0.0
+    assert "largest P" in found.hints[0]
     assert "empty" in lab.necessity(empty).invalid
 
 

@@ -85,7 +85,9 @@ def test_an_empty_set_says_the_largest_p_that_is_not() -> None:
     assert shared_members(found, 95) == ()
     assert largest_nonempty(found) == (60.0, (Unit("head", 0, 2),))
     message = why_empty(found, 95)
-    assert "95 % of the 10" in message and "is 60 (1 unit: L0.H2)" in message and "50: 0.60" in message
+    assert "95 % of the 10" in message
+    assert "is 60 (1 unit: L0.H2)" in message
+    assert "50: 0.60" in message
 
 
 def test_curve_is_in_sample_reuse() -> None:

@@ -54,7 +54,7 @@ def task_data(
 
 
 class TableLab(Lab):
-    """`rule(ablated units, example index)` gives 0/1 correctness; `values` [examples × head and MLP units] the scores."""
+    """`rule(ablated units, index)` says whether an example is right; `values` are scores [examples × heads and MLPs]."""
 
     def __init__(
         self,
