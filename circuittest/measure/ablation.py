@@ -1,0 +1,215 @@
+"""Ablation: what the model does on every example when sets of units are removed.
+
+Sets are stacked along the batch dimension and grouped by their lowest layer; only the blocks from there on are
+rerun, from the clean run's residual. Every set's intervention is proven on its first batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from circuittest.errors import InterventionError, UsageError
+from circuittest.measure.batches import Batch, ItemLike, describe, plan
+from circuittest.measure.metrics import CONTRASTS, Targets, last_rows, outcomes
+from circuittest.measure.proof import Proof
+from circuittest.measure.suffix import CleanRun, check_resume, clean_run, resume
+from circuittest.measure.zeroing import Parts, Zeroing
+from circuittest.models.loaded import LoadedModel
+from circuittest.tables import OutcomeTable
+from circuittest.units import Unit
+
+#: Tokens of one forward of stacked sets; more brings nothing on a CPU.
+PASS_TOKENS = 2048
+VALUES = ("zero",)
+_KINDS = ("head", "kv", "attn", "mlp")
+
+
+def ablate(
+    model: LoadedModel,
+    items: Sequence[ItemLike],
+    sets: Sequence[Iterable[Unit]],
+    *,
+    value: str = "zero",
+    batch_size: int | None = None,
+) -> OutcomeTable:
+    """Outcomes of every example under the ablation of every set, at all positions.
+
+    Parameters
+    ----------
+    sets:
+        Heads, KV groups, attention layers and MLPs, in any mixture; the empty set is the untouched model.
+    value:
+        "zero".
+    batch_size:
+        Most examples in a batch; by default it follows from shapes.
+
+    Returns
+    -------
+    OutcomeTable
+        Rows in the order of `sets`, columns in the order of `items`. "candidates" and "logit_diff" are there
+        only when every item has foils. ``choices["already_zero"]`` lists units whose output was zero anyway.
+
+    Raises
+    ------
+    UsageError
+        For no sets or examples, another value, and units of kinds that cannot be ablated.
+    UnitError
+        For units that the model does not have.
+    InterventionError
+        Where a unit's ablation is not proven at its site; the message names the unit.
+    """
+    if value not in VALUES:
+        raise UsageError(f"unknown ablation value {value!r}", "", f"known are {', '.join(VALUES)}")
+    if not sets:
+        raise UsageError("no sets to ablate were given", "", "pass at least one, e.g. the empty set ()")
+    named = tuple(tuple(sorted(set(units))) for units in sets)
+    parts = [_parts(model, units) for units in named]
+    todo = sorted(dict.fromkeys(parts), key=_lowest(model))  # equal interventions run once
+    batches = plan(items, model, batch_size=batch_size)
+    found = {one: _Row(len(items)) for one in todo}
+    already_zero: set[Unit] = set()
+    with model.measuring(), torch.no_grad():
+        for number, batch in enumerate(batches):
+            _run_batch(model, batch, todo, found, already_zero, prove=number == 0)
+    measures = sorted(set.intersection(*(set(row.values) for row in found.values())))
+    if not all(item.foil_ids for item in items):
+        measures = [name for name in measures if name not in CONTRASTS]
+    columns = {name: np.stack([found[one].values[name] for one in parts]) for name in measures}
+    choices = {
+        "ablation": value,
+        "positions": "all",
+        "dtype": str(model.dtype).removeprefix("torch."),
+        "batches": describe(batches),
+        "already_zero": [str(unit) for unit in sorted(already_zero)],
+    }
+    return OutcomeTable(named, columns, tuple(item.index for item in items), choices)
+
+
+def canary(model: LoadedModel, item: ItemLike, *, layer: int | None = None) -> tuple[float, float]:
+    """Ablate all heads of one layer (the middle one by default) and see the residual move.
+
+    Returns
+    -------
+    moved, noise:
+        Largest change of the trunk's output at the last position, and the same for a mere re-run.
+
+    Raises
+    ------
+    InterventionError
+        Where the change is not above the noise.
+    """
+    layer = model.layout.n_layers // 2 if layer is None else layer
+    unit = Unit("attn", layer)
+    parts = _parts(model, (unit,))
+    with model.measuring(), torch.no_grad():
+        ids = torch.tensor([item.prompt_ids], device=model.device)
+        clean = clean_run(model, ids, ()).rows
+        noise = float((clean_run(model, ids, ()).rows - clean).abs().max())
+        zeroing = Zeroing(model, [parts])
+        with zeroing.applied():
+            rows = last_rows(model.trunk(ids, use_cache=False).last_hidden_state)
+    moved = float((rows - clean).abs().max())
+    floor = max(10 * noise, 4 * torch.finfo(model.dtype).eps * float(clean.abs().max()))
+    if not moved > floor:
+        raise InterventionError(
+            f"ablating {unit} moved nothing",
+            f"the output at the last position changed by {moved:.3g}, the noise is {floor:.3g}",
+            "check the adapter's path to the attention's output projection",
+        )
+    return moved, noise
+
+
+class _Row:
+    """The outcomes of one set, filled batch by batch."""
+
+    def __init__(self, examples: int) -> None:
+        self.examples = examples
+        self.values: dict[str, NDArray[np.float64]] = {}
+
+    def put(self, rows: Sequence[int], found: dict[str, Tensor]) -> None:
+        for name, values in found.items():
+            column = self.values.setdefault(name, np.full(self.examples, np.nan))
+            column[list(rows)] = values.numpy()
+
+
+def _run_batch(
+    model: LoadedModel,
+    batch: Batch,
+    todo: Sequence[Parts],
+    found: dict[Parts, _Row],
+    already_zero: set[Unit],
+    *,
+    prove: bool,
+) -> None:
+    lowest = _lowest(model)
+    ids, targets = batch.prompts(model.device), Targets.of(batch.items, model.device)
+    active = [one for one in todo if one]
+    per_pass = max(1, PASS_TOKENS // ids.numel())
+    groups = [active[start : start + per_pass] for start in range(0, len(active), per_pass)]
+    starts = [min(map(lowest, group)) for group in groups]
+    run: CleanRun | None = None
+    if any(starts) or () in found:
+        run = clean_run(model, ids, [start for start in starts if start])
+        if prove:
+            check_resume(model, ids, run)
+    if () in found and run is not None:
+        found[()].put(batch.rows, _on_cpu(outcomes(model, run.rows, targets)))
+    for group, start in zip(groups, starts, strict=True):
+        rows = _ablated_rows(model, ids, group, start, run, already_zero, prove=prove)
+        results = outcomes(model, rows, targets.repeat(len(group)))
+        for position, one in enumerate(group):
+            part = slice(position * len(ids), (position + 1) * len(ids))
+            found[one].put(batch.rows, _on_cpu({name: values[part] for name, values in results.items()}))
+
+
+def _ablated_rows(
+    model: LoadedModel,
+    ids: Tensor,
+    group: Sequence[Parts],
+    start: int,
+    run: CleanRun | None,
+    already_zero: set[Unit],
+    *,
+    prove: bool,
+) -> Tensor:
+    """The trunk's output at the last position [sets · examples, width] with each set ablated in its own rows."""
+    residual = run.residuals[start].repeat(len(group), 1, 1) if run is not None and start else None
+    zeroing = Zeroing(model, group)
+    proof = Proof(zeroing)
+    stacked = ids.repeat(len(group), 1)
+    with resume(model, start, residual, tuples=run is not None and run.tuples):
+        if not prove:
+            with zeroing.applied():
+                return last_rows(model.trunk(stacked, use_cache=False).last_hidden_state)
+        with proof.watch_before(), zeroing.applied(), proof.watch_after():
+            rows = last_rows(model.trunk(stacked, use_cache=False).last_hidden_state)
+    proof.check()
+    already_zero |= proof.already_zero
+    return rows
+
+
+def _parts(model: LoadedModel, units: Iterable[Unit]) -> Parts:
+    """The heads and MLPs that the ablation of some units touches, in canonical order."""
+    for unit in units:
+        if unit.kind not in _KINDS:
+            raise UsageError(
+                f"{unit} cannot be ablated",
+                f"units of kind {unit.kind!r} have no ablation",
+                "ablate heads, KV groups, attention layers and MLPs",
+            )
+    model.layout.check(units)
+    return model.layout.expand(units)
+
+
+def _lowest(model: LoadedModel) -> Callable[[Parts], int]:
+    """A function from parts to the lowest layer they touch; the number of layers for none."""
+    return lambda parts: min((part.layer or 0 for part in parts), default=model.layout.n_layers)
+
+
+def _on_cpu(found: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: values.cpu() for name, values in found.items()}

@@ -1,0 +1,134 @@
+"""Batches without padding: examples of one length together, in sizes that follow from shapes alone.
+
+Clean, counterfactual, ablated and control runs of the same items share one layout, so that no difference between
+them comes from the shape of a matrix product, and so that the same inputs give the same bytes on every machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from circuittest.errors import UsageError
+from circuittest.models.loaded import LoadedModel, weight_in_out
+
+#: Activations of one batch are kept below this many bytes, by an estimate from shapes.
+BATCH_BYTES = 1 << 30
+
+
+class ItemLike(Protocol):
+    """One example as a model sees it: what the measure room reads of a task's item."""
+
+    @property
+    def index(self) -> int: ...
+    @property
+    def prompt_ids(self) -> tuple[int, ...]: ...
+    @property
+    def counterfactual_ids(self) -> tuple[int, ...]: ...
+    @property
+    def answer_ids(self) -> tuple[int, ...]: ...
+    @property
+    def foil_ids(self) -> tuple[int, ...]: ...
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Items of one length.
+
+    Attributes
+    ----------
+    rows:
+        Positions of the items in the list that was split.
+    items:
+        The items themselves.
+    """
+
+    rows: tuple[int, ...]
+    items: tuple[ItemLike, ...]
+
+    @property
+    def length(self) -> int:
+        """Tokens of each prompt."""
+        return len(self.items[0].prompt_ids)
+
+    def prompts(self, device: torch.device) -> Tensor:
+        """Token ids [items, length]."""
+        return torch.tensor([item.prompt_ids for item in self.items], device=device)
+
+    def counterfactuals(self, device: torch.device) -> Tensor:
+        """Token ids of the counterfactual prompts [items, length]. Raises UsageError where a length differs."""
+        for item in self.items:
+            if len(item.counterfactual_ids) != len(item.prompt_ids):
+                raise UsageError(
+                    f"example {item.index} has {len(item.prompt_ids)} prompt tokens"
+                    f" and {len(item.counterfactual_ids)} counterfactual tokens",
+                    "activations are compared position by position",
+                    "drop the pair, or choose a counterfactual of equal length",
+                )
+        return torch.tensor([item.counterfactual_ids for item in self.items], device=device)
+
+
+def plan(
+    items: Sequence[ItemLike], model: LoadedModel, *, batch_size: int | None = None
+) -> tuple[Batch, ...]:
+    """Split items into batches of equal length, shortest first, in the order given within a length.
+
+    `batch_size` limits the examples of a batch; by default the limit follows from `bytes_per_example`. A bucket
+    is cut into parts of nearly equal size. Raises UsageError for an empty list, an empty prompt or a size below 1.
+    """
+    if not items:
+        raise UsageError("no examples were given", "there is nothing to measure")
+    if batch_size is not None and batch_size < 1:
+        raise UsageError(f"a batch size of {batch_size}", "", "use at least 1")
+    buckets: dict[int, list[int]] = {}
+    for row, item in enumerate(items):
+        buckets.setdefault(len(item.prompt_ids), []).append(row)
+    if 0 in buckets:
+        raise UsageError(f"example {items[buckets[0][0]].index} has an empty prompt")
+    batches = []
+    for length in sorted(buckets):
+        rows = buckets[length]
+        most = batch_size or max(1, BATCH_BYTES // bytes_per_example(model, length))
+        parts = -(-len(rows) // most)
+        for part in range(parts):
+            cut = rows[part * len(rows) // parts : (part + 1) * len(rows) // parts]
+            batches.append(Batch(tuple(cut), tuple(items[row] for row in cut)))
+    return tuple(batches)
+
+
+def bytes_per_example(model: LoadedModel, length: int) -> int:
+    """What one example's activations take in a forward pass that keeps its graph; an estimate from shapes alone."""
+    layout, width = model.layout, model.width
+    inner = layout.n_heads * model.head_dim
+    hidden = max(width, *_mlp_sizes(model))
+    token = layout.n_layers * (12 * width + 6 * inner + 4 * hidden + layout.n_heads * length)
+    vocabulary = 3 * weight_in_out(model.unembed).shape[1]
+    return 4 * (length * token + vocabulary)
+
+
+def describe(batches: Sequence[Batch]) -> list[list[int]]:
+    """The layout as [[examples, length], …], to be recorded among a table's choices."""
+    return [[len(batch.rows), batch.length] for batch in batches]
+
+
+def precision(dtype: torch.dtype) -> torch.dtype:
+    """What scores and outcomes are accumulated in: float32, or float64 for a float64 model."""
+    return torch.promote_types(dtype, torch.float32)
+
+
+def by_row(batches: Sequence[Batch], values: Sequence[Any]) -> Tensor:
+    """Put per-batch tensors [items of the batch, ...] into the order of the items that were split."""
+    order = torch.tensor([row for batch in batches for row in batch.rows])
+    joined = torch.cat(list(values))
+    result = torch.empty_like(joined)
+    result[order] = joined
+    return result
+
+
+def _mlp_sizes(model: LoadedModel) -> list[int]:
+    """Outputs of every matrix in the first block's MLP."""
+    return [p.numel() // model.width for p in model.blocks[0].mlp.parameters() if p.ndim == 2] or [0]

@@ -1,0 +1,187 @@
+"""Edge scores of one traced batch: Σ_positions ⟨Δ write of u, ∂metric/∂ read of v⟩ for every edge u → v.
+
+Writes and reads are compared in residual space. A head's write is its slice of the projection's input times the
+projection, pushed through a post-norm's Jacobian where the block has one; a reader's gradient is pulled back
+through its projection and its pre-norm. Both are built for a limited number of positions at a time and contracted
+reader layer by reader layer, so that memory does not grow with positions × units × width.
+
+Edge attribution patching: Syed et al., arXiv 2310.10348, equation 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from circuittest.measure.batches import precision
+from circuittest.measure.norms import Norm
+from circuittest.measure.trace import Place, Trace
+from circuittest.models.loaded import LoadedModel, weight_in_out
+from circuittest.units import Edge, Layout
+
+#: Bytes of the buffer that holds the writes of all units at a few positions.
+WRITE_BYTES = 64 << 20
+
+
+@lru_cache(maxsize=16)
+def visible(layout: Layout) -> NDArray[np.bool_]:
+    """Which reader sees which writer: [writers × readers], in the orders of `layout.writers` and `layout.readers`."""
+    written, read = [-1], []
+    for layer in range(layout.n_layers):
+        written += [2 * layer] * layout.n_heads + [2 * layer + 1]
+        read += [2 * layer] * (layout.n_heads + 2 * layout.n_kv_heads)
+        read.append(2 * layer if layout.parallel else 2 * layer + 1)
+    read.append(2 * layout.n_layers)
+    return np.array(written)[:, None] < np.array(read)[None, :]
+
+
+@lru_cache(maxsize=4)
+def edges(layout: Layout) -> tuple[tuple[Edge, ...], NDArray[np.intp]]:
+    """All edges in canonical order, and where each is in a flattened [writers × readers] matrix."""
+    readers = layout.readers
+    order = sorted(range(len(readers)), key=lambda i: (readers[i][0].order, readers[i][1] or ""))
+    sees = visible(layout)
+    pairs = [(row, column) for row in range(len(layout.writers)) for column in order if sees[row, column]]
+    members = tuple(Edge(layout.writers[row], *readers[column]) for row, column in pairs)
+    return members, np.array([row * len(readers) + column for row, column in pairs], dtype=np.intp)
+
+
+class EdgeScores:
+    """Edge scores of traced batches of one model; holds the buffers that all batches reuse."""
+
+    def __init__(self, model: LoadedModel) -> None:
+        self.model = model
+        self.layout = model.layout
+        self.dtype = precision(model.dtype)
+        self.visible = torch.from_numpy(visible(model.layout)).to(model.device)
+        blocks = model.blocks
+        self.norms = {
+            "attn_norm": [Norm(block.attn_norm, self.dtype) for block in blocks],
+            "mlp_norm": [Norm(block.mlp_norm, self.dtype) for block in blocks],
+            "attn_post": [Norm(block.attn_post_norm, self.dtype) for block in blocks],
+            "mlp_post": [Norm(block.mlp_post_norm, self.dtype) for block in blocks],
+        }
+        self.shared_norm = [block.mlp_norm is block.attn_norm for block in blocks]
+        self._buffers: dict[str, Tensor] = {}
+
+    @torch.no_grad()
+    def __call__(self, trace: Trace) -> Iterator[Tensor]:
+        """Scores [examples, writers, readers] of a few examples at a time, zero where there is no edge."""
+        batch, length, width = trace.changes["embed", 0].shape
+        writers, readers = len(self.layout.writers), len(self.layout.readers)
+        rows = max(1, WRITE_BYTES // (writers * width * self.dtype.itemsize))
+        examples, positions = (rows // length, length) if rows >= length else (1, rows)
+        for first in range(0, batch, examples):
+            some = slice(first, min(first + examples, batch))
+            scores = torch.zeros(
+                (some.stop - first, writers, readers), dtype=self.dtype, device=self.model.device
+            )
+            for start in range(0, length, positions):
+                window = (some, slice(start, min(start + positions, length)))
+                self._add(trace, window, scores)
+            yield scores.masked_fill_(~self.visible, 0)
+
+    def _add(self, trace: Trace, window: tuple[slice, slice], scores: Tensor) -> None:
+        """Add the scores of one window of examples and positions."""
+        layout, per_layer = self.layout, self.layout.n_heads + 1
+        examples = scores.shape[0]
+        writes = self._writes(trace, window).view(len(layout.writers), examples, -1).transpose(0, 1)
+        slots = layout.n_heads + 2 * layout.n_kv_heads + 1
+        for layer in range(layout.n_layers):
+            last = layer == layout.n_layers - 1
+            reads = self._reads(trace, window, layer, with_logits=last)
+            seen = scores.shape[1] if last else 1 + layer * per_layer + layout.n_heads
+            columns = slice(layer * slots, layer * slots + len(reads))
+            by_example = reads.view(len(reads), examples, -1).permute(1, 2, 0)
+            scores[:, :seen, columns] += torch.bmm(writes[:, :seen], by_example)
+
+    def _writes(self, trace: Trace, window: tuple[slice, slice]) -> Tensor:
+        """Changes of all units' writes in residual space [writers, rows, width]."""
+        layout, model = self.layout, self.model
+        embed = self._rows(trace.changes, ("embed", 0), window)
+        buffer = self._buffer("writes", len(layout.writers), embed.shape)
+        buffer[0] = embed
+        for layer, block in enumerate(model.blocks):
+            start = 1 + layer * (layout.n_heads + 1)
+            heads, mlp = buffer[start : start + layout.n_heads], buffer[start + layout.n_heads][None]
+            change = self._rows(trace.changes, ("z", layer), window).unflatten(1, (layout.n_heads, -1))
+            weight = weight_in_out(block.out).to(self.dtype).unflatten(0, (layout.n_heads, -1))
+            torch.bmm(change.transpose(0, 1), weight, out=heads)
+            mlp[0] = self._rows(trace.changes, ("mlp", layer), window)
+            for role, values in (("attn_post", heads), ("mlp_post", mlp)):
+                norm = self.norms[role][layer]
+                if norm.module is not None:
+                    pushed = norm.at(self._rows(trace.clean, (role, layer), window)).push(values)
+                    if pushed is not values:
+                        values.copy_(pushed)
+        return buffer
+
+    def _reads(self, trace: Trace, window: tuple[slice, slice], layer: int, *, with_logits: bool) -> Tensor:
+        """Gradients at a layer's readers in residual space [readers, rows, width]: q, k, v, MLP (and logits)."""
+        layout = self.layout
+        slots = layout.n_heads + 2 * layout.n_kv_heads
+        mlp = self._rows(trace.gradients, ("mlp_in", layer), window)
+        buffer = self._buffer("reads", slots + 2, mlp.shape)
+        start = 0
+        for gradient, weight in self._projections(trace, window, layer):
+            torch.bmm(gradient.transpose(0, 1), weight, out=buffer[start : start + len(weight)])
+            start += len(weight)
+        buffer[slots] = mlp
+        self._pull("attn_norm", trace, window, layer, buffer[:slots])
+        shared = "attn_norm" if self.shared_norm[layer] else "mlp_norm"
+        self._pull(shared, trace, window, layer, buffer[slots : slots + 1])
+        if with_logits:
+            buffer[slots + 1] = self._rows(trace.gradients, ("final", 0), window)
+        return buffer[: slots + 1 + with_logits]
+
+    def _pull(self, role: str, trace: Trace, window: tuple[slice, slice], layer: int, values: Tensor) -> None:
+        norm = self.norms[role][layer]
+        if norm.module is not None:
+            pulled = norm.at(self._rows(trace.clean, (role, layer), window)).pull(values)
+            if pulled is not values:
+                values.copy_(pulled)
+
+    def _projections(
+        self, trace: Trace, window: tuple[slice, slice], layer: int
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Per group of slots the gradients [rows, slots, head size] and the weights [slots, head size, width]."""
+        layout, block = self.layout, self.model.blocks[layer]
+        if block.qkv is not None:
+            gradient = self._rows(trace.gradients, ("qkv", layer), window)
+            weight = weight_in_out(block.qkv).T.to(self.dtype)
+            sizes = (
+                (3, layout.n_heads, -1) if self.model.adapter.fused == "thirds" else (layout.n_heads, 3, -1)
+            )
+            of_slot = gradient.unflatten(1, sizes), weight.unflatten(0, sizes)
+            if self.model.adapter.fused == "thirds":
+                yield of_slot[0].flatten(1, 2), of_slot[1].flatten(0, 1)
+            else:
+                for slot in range(3):
+                    yield of_slot[0][:, :, slot], of_slot[1][:, slot]
+            return
+        for role, module, slots in (
+            ("q", block.q, layout.n_heads),
+            ("k", block.k, layout.n_kv_heads),
+            ("v", block.v, layout.n_kv_heads),
+        ):
+            if module is not None:
+                gradient = self._rows(trace.gradients, (role, layer), window)
+                weight = weight_in_out(module).T.to(self.dtype)
+                yield gradient.unflatten(1, (slots, -1)), weight.unflatten(0, (slots, -1))
+
+    def _rows(self, tensors: dict[Place, Tensor], place: Place, window: tuple[slice, slice]) -> Tensor:
+        """One tensor [batch, length, features] as the window's [rows, features]."""
+        return tensors[place][window].flatten(0, 1).to(self.dtype)
+
+    def _buffer(self, name: str, units: int, shape: torch.Size) -> Tensor:
+        """A reused buffer [units, rows, width]; contiguous for the rows asked for."""
+        size = units * shape.numel()
+        kept = self._buffers.get(name)
+        if kept is None or kept.numel() < size:
+            kept = self._buffers[name] = torch.empty(size, dtype=self.dtype, device=self.model.device)
+        return kept[:size].view(units, *shape)

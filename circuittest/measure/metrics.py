@@ -1,0 +1,169 @@
+"""What is read at the last prompt position: the metrics that attribution differentiates, the outcomes of ablation.
+
+The trunk's last row is copied out before it is unembedded: Hugging Face's own ``logits_to_keep`` hands the
+unembedding a strided view, which costs a copy of the unembedding per example.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from circuittest.errors import UsageError, did_you_mean
+from circuittest.measure.batches import ItemLike, precision
+from circuittest.models.loaded import LoadedModel, weight_in_out
+
+METRICS = ("log_prob", "logit_diff", "prob_diff")
+#: Outcomes that compare answers with foils, and so need foils.
+CONTRASTS = ("candidates", "logit_diff")
+
+
+@dataclass(frozen=True)
+class Targets:
+    """Answer and foil token ids of a batch, padded: ids [items, most ids of any item] and masks of the same shape."""
+
+    answers: Tensor
+    answer_mask: Tensor
+    foils: Tensor
+    foil_mask: Tensor
+
+    @classmethod
+    def of(cls, items: Sequence[ItemLike], device: torch.device) -> Targets:
+        """Read the ids of the items. Raises UsageError where an item has no answer, or an answer among its foils."""
+        for item in items:
+            if not item.answer_ids:
+                raise UsageError(f"example {item.index} has no answer", "nothing could be scored")
+            if set(item.answer_ids) & set(item.foil_ids):
+                raise UsageError(
+                    f"example {item.index} has a token that is both answer and foil",
+                    "no model could be right",
+                )
+        answers, answer_mask = _padded([item.answer_ids for item in items], device)
+        foils, foil_mask = _padded([item.foil_ids for item in items], device)
+        return cls(answers, answer_mask, foils, foil_mask)
+
+    @property
+    def have_foils(self) -> bool:
+        """True where every item has at least one foil."""
+        return bool(self.foil_mask.any(1).all()) if self.foil_mask.shape[1] else False
+
+    def repeat(self, times: int) -> Targets:
+        """The targets of the same items, repeated as a whole."""
+        return Targets(
+            self.answers.repeat(times, 1),
+            self.answer_mask.repeat(times, 1),
+            self.foils.repeat(times, 1),
+            self.foil_mask.repeat(times, 1),
+        )
+
+
+def check_metric(metric: str, items: Sequence[ItemLike]) -> None:
+    """Raise UsageError for an unknown metric, or one that needs foils where an item has none."""
+    if metric not in METRICS:
+        raise UsageError(f"unknown metric {metric!r}", "", did_you_mean(metric, METRICS))
+    if metric == "logit_diff":
+        for item in items:
+            if not item.foil_ids:
+                raise UsageError(
+                    f"example {item.index} has no foil",
+                    "a logit difference compares answers with foils",
+                    "use the metric 'log_prob'",
+                )
+
+
+def last_rows(hidden: Tensor) -> Tensor:
+    """The last position of [batch, length, width], contiguous."""
+    return hidden[:, -1].contiguous()
+
+
+def softcap(model: LoadedModel) -> float | None:
+    """The cap c of ``c · tanh(logits / c)``, where the configuration has one (Gemma 2)."""
+    cap = getattr(model.module.config, "final_logit_softcapping", None)
+    return None if cap is None else float(cap)
+
+
+def logits(model: LoadedModel, rows: Tensor) -> Tensor:
+    """Logits [batch, vocabulary] of the trunk's rows [batch, width]."""
+    values = model.unembed(rows)
+    cap = softcap(model)
+    return (values if cap is None else cap * torch.tanh(values / cap)).to(precision(model.dtype))
+
+
+def candidate_logits(model: LoadedModel, rows: Tensor, ids: Tensor) -> Tensor:
+    """Logits [batch, ids] of some tokens per row: rows of the unembedding, never the whole vocabulary."""
+    dtype = precision(model.dtype)
+    weight = weight_in_out(model.unembed).T[ids].to(dtype)  # [batch, ids, width]
+    values = (weight @ rows.to(dtype).unsqueeze(2)).squeeze(2)
+    bias = getattr(model.unembed, "bias", None)
+    if bias is not None:
+        values = values + bias[ids]
+    cap = softcap(model)
+    return values if cap is None else cap * torch.tanh(values / cap)
+
+
+def metric_values(model: LoadedModel, rows: Tensor, targets: Targets, metric: str) -> Tensor:
+    """The metric of each example [batch], differentiable in the trunk's rows [batch, width].
+
+    "log_prob": log of the summed probability of the answers, in nats. "logit_diff": mean logit of the answers
+    minus mean logit of the foils. "prob_diff": summed probability of the answers minus that of the foils.
+    """
+    if metric == "logit_diff":
+        answers = _mean(candidate_logits(model, rows, targets.answers), targets.answer_mask)
+        return answers - _mean(candidate_logits(model, rows, targets.foils), targets.foil_mask)
+    log_probs = F.log_softmax(logits(model, rows), dim=-1)
+    if metric == "log_prob":
+        return _log_sum(log_probs, targets.answers, targets.answer_mask)
+    return _prob_diff(log_probs, targets)
+
+
+def outcomes(model: LoadedModel, rows: Tensor, targets: Targets) -> dict[str, Tensor]:
+    """Every outcome of each example, float64 [batch]; see `OutcomeTable`. Contrasts only where all items have foils.
+
+    "argmax" is right when the most likely token of the whole vocabulary is an answer. "candidates" is right when
+    the best answer is strictly above the best foil.
+    """
+    values = logits(model, rows)
+    log_probs = F.log_softmax(values, dim=-1)
+    best = values.argmax(-1, keepdim=True)
+    found = {
+        "argmax": ((best == targets.answers) & targets.answer_mask).any(1),
+        "log_prob": _log_sum(log_probs, targets.answers, targets.answer_mask),
+        "prob_diff": _prob_diff(log_probs, targets),
+    }
+    if targets.have_foils:
+        answers, foils = values.gather(1, targets.answers), values.gather(1, targets.foils)
+        top_answer = answers.masked_fill(~targets.answer_mask, -torch.inf).amax(1)
+        found["candidates"] = top_answer > foils.masked_fill(~targets.foil_mask, -torch.inf).amax(1)
+        found["logit_diff"] = _mean(answers, targets.answer_mask) - _mean(foils, targets.foil_mask)
+    return {name: found[name].double() for name in sorted(found)}
+
+
+def _padded(ids: Sequence[tuple[int, ...]], device: torch.device) -> tuple[Tensor, Tensor]:
+    distinct = [tuple(dict.fromkeys(one)) for one in ids]
+    most = max(map(len, distinct))
+    table = torch.tensor(
+        [one + (0,) * (most - len(one)) for one in distinct], dtype=torch.long, device=device
+    )
+    mask = torch.tensor(
+        [[i < len(one) for i in range(most)] for one in distinct], dtype=torch.bool, device=device
+    )
+    return table.view(len(distinct), most), mask.view(len(distinct), most)
+
+
+def _mean(values: Tensor, mask: Tensor) -> Tensor:
+    return (values * mask).sum(1) / mask.sum(1)
+
+
+def _log_sum(log_probs: Tensor, ids: Tensor, mask: Tensor) -> Tensor:
+    return log_probs.gather(1, ids).masked_fill(~mask, -torch.inf).logsumexp(1)
+
+
+def _prob_diff(log_probs: Tensor, targets: Targets) -> Tensor:
+    probs = (log_probs.gather(1, targets.answers).exp() * targets.answer_mask).sum(1)
+    if targets.foils.shape[1] == 0:
+        return probs
+    return probs - (log_probs.gather(1, targets.foils).exp() * targets.foil_mask).sum(1)
