@@ -44,9 +44,11 @@ class Task(ABC):
     ``chance`` is the accuracy of guessing among the candidates (answers and foils); ``accuracy`` says how
     an example is scored: ``argmax`` (the most probable token of the whole vocabulary is an answer) or
     ``candidates`` (the best answer beats the best foil). With ``single_token`` every candidate must be one
-    token; otherwise its first token is scored. ``pool`` is ``train``, ``dev`` or ``test``: the three share
-    no key (see :mod:`circuittest.tasks.splits`); the models of the zoo were trained on ``train`` only.
-    ``variant`` is one of ``variants`` or ``auto`` (the first that fits the tokenizer).
+    token; otherwise its first token is scored. With ``partial``, candidates that a tokenizer cannot write
+    in place are left out, as long as half of the answers, of the foils and of the counterfactual answers
+    remain. ``pool`` is ``train``, ``dev`` or ``test``: the three share no key (see
+    :mod:`circuittest.tasks.splits`); the models of the zoo were trained on ``train`` only. ``variant`` is
+    one of ``variants`` or ``auto`` (the first that fits the tokenizer).
     """
 
     name: str
@@ -57,6 +59,7 @@ class Task(ABC):
     metric: str = "logit_diff"
     variants: tuple[str, ...] = ("default",)
     single_token: bool = True
+    partial: bool = False
 
     def __init__(self, *, pool: str = "test", variant: str = "auto") -> None:
         if pool not in POOLS:

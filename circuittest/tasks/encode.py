@@ -100,11 +100,12 @@ class Encoder:
     with the first and the last candidate.
     """
 
-    def __init__(self, tokenizer: Any, prefix: Ids, *, single_token: bool) -> None:
-        self.tokenizer, self.prefix, self.single_token = tokenizer, prefix, single_token
+    def __init__(self, tokenizer: Any, prefix: Ids, *, single_token: bool, partial: bool = False) -> None:
+        self.tokenizer, self.prefix = tokenizer, prefix
+        self.single_token, self.partial = single_token, partial
         bos = tokenizer.bos_token_id
         self._special = {*prefix[:1], *([bos] if prefix and bos is not None else [])}
-        self._resolved: dict[str, dict[str, Ids]] = {}
+        self._resolved: dict[str, dict[str, Ids | Dropped]] = {}
 
     def encode(self, example: Example) -> Item | Dropped:
         """The item of an example, or why it is dropped."""
@@ -119,14 +120,14 @@ class Encoder:
         there = self._continue(example.counterfactual, other)
         if isinstance(there, Dropped):
             return there
-        (prompt, tails), (counterfactual, other_tails) = here, there
+        (prompt, here_tails), (counterfactual, there_tails) = here, there
         if len(prompt) != len(counterfactual):
             return Dropped("length", f"{self.show(prompt)} against {self.show(counterfactual)}")
-        answer_ids, foil_ids, other_ids = (
-            _first(tails[: len(right)]),
-            _first(tails[len(right) :]),
-            _first(other_tails),
-        )
+        parts = here_tails[: len(right)], here_tails[len(right) :], there_tails
+        for part in parts:
+            if 2 * sum(isinstance(tail, tuple) for tail in part) < len(part):
+                return next(tail for tail in part if isinstance(tail, Dropped))
+        answer_ids, foil_ids, other_ids = map(_first, parts)
         if set(answer_ids) & set(foil_ids):
             both = f"answers {self.show(answer_ids[:5])}, foils {self.show(foil_ids[:5])}"
             return Dropped("shared-first-token", both)
@@ -148,37 +149,50 @@ class Encoder:
         """Tokens one by one: [When| Mary| and]."""
         return f"[{'|'.join(map(str, self.tokenizer.convert_ids_to_tokens(list(ids))))}]"
 
-    def _continue(self, prompt: str, candidates: tuple[str, ...]) -> tuple[Ids, tuple[Ids, ...]] | Dropped:
-        """Ids of the prompt, and of each candidate after it."""
+    def _continue(
+        self, prompt: str, candidates: tuple[str, ...]
+    ) -> tuple[Ids, list[Ids | Dropped]] | Dropped:
+        """Ids of the prompt, and of each candidate after it (with ``partial``: or why it is left out)."""
         known = self._resolved.setdefault(prompt[-ENDING:], {}) if len(candidates) >= MANY else {}
         ends = {candidates[0], candidates[-1]}
         chosen = [c for c in candidates if c in ends or c not in known]
         body, *rows = self._ids([prompt, *(prompt + c for c in chosen)])
         if body and body[0] in self._special:
             return Dropped("double-bos", self.show(body))
-        unknown = self.tokenizer.unk_token_id
-        for row in (body, *rows):
-            if unknown is not None and unknown in row:
-                return Dropped("unknown-token", self.show(row))
-        found: dict[str, Ids] = {}
-        for candidate, row in zip(chosen, rows, strict=True):
-            tail = row[len(body) :]
-            if row[: len(body)] != body:
-                return Dropped("boundary", f"{self.show(body)} becomes {self.show(row)}")
-            if not tail:
-                return Dropped("no-answer", self.show(row))
-            if self.single_token and len(tail) > 1:
-                return Dropped("multi-token", self.show(tail))
-            found[candidate] = tail
-        if any(known.get(c, tail) != tail for c, tail in found.items()):
+        if self.tokenizer.unk_token_id in body:
+            return Dropped("unknown-token", self.show(body))
+        found = {c: self._tail(body, row) for c, row in zip(chosen, rows, strict=True)}
+        if any(_kind(known.get(c, tail)) != _kind(tail) for c, tail in found.items()):
             known.clear()  # this tokenizer looks further back than the ending
             return self._continue(prompt, candidates)
         known.update(found)
-        return body, tuple(known[c] for c in candidates)
+        tails = [known[c] for c in candidates]
+        if not self.partial:
+            for tail in tails:
+                if isinstance(tail, Dropped):
+                    return tail
+        return body, tails
+
+    def _tail(self, body: Ids, row: Ids) -> Ids | Dropped:
+        """What ``row`` (prompt + candidate) has beyond ``body`` (prompt)."""
+        tail = row[len(body) :]
+        if self.tokenizer.unk_token_id in row:
+            return Dropped("unknown-token", self.show(row))
+        if row[: len(body)] != body:
+            return Dropped("boundary", f"{self.show(body)} becomes {self.show(row)}")
+        if not tail:
+            return Dropped("no-answer", self.show(row))
+        if self.single_token and len(tail) > 1:
+            return Dropped("multi-token", self.show(tail))
+        return tail
 
     def _ids(self, texts: list[str]) -> list[Ids]:
         return [tuple(map(int, row)) for row in self.tokenizer(texts, add_special_tokens=False)["input_ids"]]
 
 
-def _first(tails: Sequence[Ids]) -> Ids:
-    return tuple(dict.fromkeys(tail[0] for tail in tails))
+def _first(tails: Sequence[Ids | Dropped]) -> Ids:
+    return tuple(dict.fromkeys(tail[0] for tail in tails if isinstance(tail, tuple)))
+
+
+def _kind(tail: Ids | Dropped) -> Ids | str:
+    return tail.reason if isinstance(tail, Dropped) else tail

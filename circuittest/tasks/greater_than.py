@@ -23,7 +23,8 @@ class GreaterThan(Task):
 
     Variant ``pairs`` ("...1732 to the year 17", counterfactual start 01) is for tokenizers that write years
     as two two-digit tokens; ``last_digit`` ("...1732 to the year 173", counterfactual start 1730) for those
-    that split every digit.
+    that split every digit. GPT-2 writes some years (1776) as one token; they are left out of its answers
+    and foils.
     """
 
     name = "greater_than"
@@ -33,6 +34,7 @@ class GreaterThan(Task):
     accuracy = "candidates"
     metric = "prob_diff"
     variants = ("pairs", "last_digit")
+    partial = True
 
     def draw(self, rng: random.Random, pool: str, variant: str) -> Example:
         last_digit = variant == "last_digit"

@@ -99,17 +99,21 @@ def choose_variant(task: Task, tokenizer: Any, prefix: Ids) -> str:
     usable: dict[str, int] = {}
     for variant in order if len(order) > 1 else ():
         probe = islice(task.stream(0, variant), PROBED)
-        encoder = Encoder(tokenizer, prefix, single_token=task.single_token)
+        encoder = _encoder(task, tokenizer, prefix)
         usable[variant] = sum(isinstance(encoder.encode(example), Item) for example in probe)
         if usable[variant] >= FITS:
             return variant
     return max(order, key=lambda v: usable.get(v, 0))
 
 
+def _encoder(task: Task, tokenizer: Any, prefix: Ids) -> Encoder:
+    return Encoder(tokenizer, prefix, single_token=task.single_token, partial=task.partial)
+
+
 def _collect(
     task: Task, tokenizer: Any, prefix: Ids, variant: str, seed: int, wanted: int
 ) -> tuple[list[Item], Counter[str]]:
-    encoder = Encoder(tokenizer, prefix, single_token=task.single_token)
+    encoder = _encoder(task, tokenizer, prefix)
     kept: list[Item] = []
     dropped: Counter[str] = Counter()
     seen_text: set[str] = set()
