@@ -1,0 +1,284 @@
+"""The identities that hold where an adapter describes a module truly, each tested layer by layer.
+
+Every function yields one sentence per violation, naming the layer; none means the identity holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from circuittest.models.adapters import Adapter
+from circuittest.models.hooks import first, hooks
+from circuittest.models.loaded import Block, LoadedModel, weight_in_out
+
+#: Rounding of a few operations, relative.
+_STEP = {torch.float64: 1e-6, torch.float32: 1e-5, torch.float16: 5e-3, torch.bfloat16: 3e-2}
+
+
+@dataclass
+class Trace:
+    """What passed through one block: input and output tensors by role, and how its attention was called."""
+
+    inputs: dict[str, Tensor] = field(default_factory=dict)
+    outputs: dict[str, Tensor] = field(default_factory=dict)
+    call: tuple[tuple[Any, ...], dict[str, Any]] = ((), {})
+
+
+@dataclass
+class Trunk:
+    """The residual before and after the final norm and as the unembedding reads it, [1, positions, width]."""
+
+    last: Tensor
+    normed: Tensor
+    read: Tensor
+
+
+_ROLES = tuple(role.name for role in fields(Block))
+
+
+def relative(found: Tensor, expected: Tensor, scale: Tensor | None = None) -> float:
+    """The worst row's root mean square of the difference over that of the expected; NaN counts as infinite.
+
+    Rows are vectors along the last dimension, so that a massive activation at one position hides nothing at others.
+    `scale`: what the numbers were computed from, where they may have cancelled; rounding is relative to it.
+    """
+    size = _rms(expected) if scale is None else torch.maximum(_rms(expected), _rms(scale))
+    error = _rms(found.double() - expected.double())
+    ratios = torch.where(error == 0, error, error / size)  # 0 / 0 is no difference
+    return float(ratios.nan_to_num(nan=float("inf"), posinf=float("inf")).max())
+
+
+def _rms(rows: Tensor) -> Tensor:
+    return rows.double().pow(2).mean(-1).sqrt()
+
+
+def trace(model: LoadedModel, ids: Tensor) -> tuple[list[Trace], Trunk]:
+    """One forward with everything recorded. ids: [1, positions]."""
+    traces = [Trace() for _ in model.blocks]
+    ends: dict[str, Tensor] = {}
+    handles = []
+    for one, block in zip(traces, model.blocks, strict=True):
+        for role in _ROLES:
+            if (part := getattr(block, role)) is not None:
+                handles.append(part.register_forward_hook(_recorder(one, role), with_kwargs=True))
+
+    def final(_: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        ends["last"], ends["normed"] = args[0], output
+
+    def unembed(_: nn.Module, args: tuple[Any, ...]) -> None:
+        ends["read"] = args[0]
+
+    handles.append(model.final_norm.register_forward_hook(final))
+    handles.append(model.unembed.register_forward_pre_hook(unembed))
+    with hooks(*handles):
+        model.module(input_ids=ids, use_cache=False)
+    nothing = torch.zeros(0)
+    return traces, Trunk(*(ends.get(key, nothing) for key in ("last", "normed", "read")))
+
+
+def _recorder(into: Trace, role: str) -> Callable[..., None]:
+    def hook(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+        into.inputs[role] = args[0] if args else kwargs.get("hidden_states", next(iter(kwargs.values())))
+        into.outputs[role] = first(output)
+        if role == "attention":
+            into.call = (args, kwargs)
+
+    return hook
+
+
+def reads(model: LoadedModel, traces: list[Trace], trunk: Trunk) -> Iterator[str]:
+    """Every part reads from the place its adapter implies: the residual, or the norm before it."""
+    a = model.adapter
+    for layer, t in enumerate(traces):
+        block = model.blocks[layer]
+        if silent := [role for role in _ROLES if getattr(block, role) is not None and role not in t.outputs]:
+            yield f"layer L{layer}: {silent[0]!r} took no part in the forward pass"
+            return
+        start = t.inputs["block"]
+        middle = start if model.layout.parallel else start + attention_write(model, t)
+        after_attn_norm = t.outputs["attn_norm"] if a.attn_norm else start
+        after_mlp_norm = t.outputs["mlp_norm"] if a.mlp_norm else middle
+        end = traces[layer + 1].inputs["block"] if layer + 1 < len(traces) else trunk.last
+        claims: list[tuple[str, Tensor, str, Tensor]] = [
+            ("the attention module", t.inputs["attention"], "the attention's norm", after_attn_norm),
+            ("the MLP", t.inputs["mlp"], "the MLP's norm", after_mlp_norm),
+            ("what comes next", end, "the block's output", t.outputs["block"]),
+        ]
+        if a.attn_norm:
+            claims.append(("the attention's norm", t.inputs["attn_norm"], "the block's input", start))
+        if a.mlp_norm:
+            where = (
+                "the block's input (parallel)" if model.layout.parallel else "the residual after attention"
+            )
+            claims.append(("the MLP's norm", t.inputs["mlp_norm"], where, middle))
+        for role in ("q", "k", "v", "qkv"):
+            if role in t.inputs:
+                claims.append((f"{role!r}", t.inputs[role], "the attention's norm", after_attn_norm))
+        for reader, found, source, expected in claims:
+            if problem := _differs(model, found, expected):
+                yield f"layer L{layer}: {reader} does not read {source} ({problem})"
+    if problem := _differs(model, trunk.read, trunk.normed):
+        yield f"the unembedding does not read the final norm ({problem})"
+
+
+def writes(model: LoadedModel, traces: list[Trace]) -> Iterator[str]:
+    """The output projection is the attention's last step, and block output = input + attention + MLP."""
+    a = model.adapter
+    for layer, t in enumerate(traces):
+        if problem := _differs(model, t.outputs["out"], t.outputs["attention"]):
+            yield f"layer L{layer}: {a.out!r} is not the attention's last step ({problem})"
+        start, attn, mlp = t.inputs["block"], attention_write(model, t), mlp_write(model, t)
+        for role, part in (("attn_post_norm", "attention"), ("mlp_post_norm", "mlp")):
+            if role in t.inputs and (problem := _differs(model, t.inputs[role], t.outputs[part])):
+                yield f"layer L{layer}: {role} does not read the {part}'s output ({problem})"
+        summands = torch.cat([start, attn, mlp], dim=-1)
+        if problem := _differs(model, start + attn + mlp, t.outputs["block"], summands):
+            yield (
+                f"layer L{layer}: its output is not its input plus what attention and MLP add"
+                f" ({problem}; a norm after a sublayer, or a scaled residual?)"
+            )
+
+
+def attention_write(model: LoadedModel, t: Trace) -> Tensor:
+    """What a block's attention adds to the residual, after its post-norm."""
+    return t.outputs["attn_post_norm" if model.adapter.attn_post_norm else "attention"]
+
+
+def mlp_write(model: LoadedModel, t: Trace) -> Tensor:
+    """What a block's MLP adds to the residual, after its post-norm."""
+    return t.outputs["mlp_post_norm" if model.adapter.mlp_post_norm else "mlp"]
+
+
+def slices(model: LoadedModel, traces: list[Trace]) -> Iterator[str]:
+    """out(z) = bias + sum over heads of z_h W_h, and zeroing a head's slice takes away exactly its term."""
+    heads, d = model.layout.n_heads, model.head_dim
+    for layer, (t, block) in enumerate(zip(traces, model.blocks, strict=True)):
+        z = t.inputs["out"]
+        if z.shape[-1] != heads * d:
+            yield f"layer L{layer}: the input of {model.adapter.out!r} has width {z.shape[-1]}, not {heads} × {d}"
+            continue
+        only = torch.eye(heads, dtype=z.dtype, device=z.device).repeat_interleave(d, dim=1)[:, None, :]
+        bias = block.out(torch.zeros_like(z))
+        terms = block.out(z * only) - bias  # [heads, positions, width]
+        scale = torch.cat([terms.abs().sum(0, keepdim=True), bias], dim=-1)
+        if problem := _differs(model, terms.sum(0, keepdim=True) + bias, t.outputs["out"], scale):
+            yield f"layer L{layer}: {model.adapter.out!r} is not the sum of its heads' parts ({problem})"
+        without = block.out(z * (1 - only))
+        if problem := _differs(model, without, t.outputs["out"] - terms, scale):
+            yield f"layer L{layer}: zeroing a head's slice does not take away its part ({problem})"
+        if model.quantised:
+            continue
+        weight = weight_in_out(block.out).view(heads, d, -1)
+        by_weight = torch.einsum("bthd,hdw->bhtw", z.view(*z.shape[:-1], heads, d), weight)[0]
+        if problem := _differs(model, by_weight, terms, scale):
+            yield f"layer L{layer}: the heads' parts are not those of the projection's weight ({problem})"
+
+
+def slots(model: LoadedModel, traces: list[Trace]) -> Iterator[str]:
+    """Changing q of one head at one position changes that head there only; k and v change their KV group onwards.
+
+    v enters linearly: doubling it doubles the group's slices. So a swapped q, k or v, a wrong fused layout and a wrong
+    group all show. One call of the attention module with a row per slot.
+    """
+    for layer, (t, block) in enumerate(zip(traces, model.blocks, strict=True)):
+        yield from _slots_of(model, layer, t, block)
+
+
+def _slots_of(model: LoadedModel, layer: int, t: Trace, block: Block) -> Iterator[str]:
+    lay, d = model.layout, model.head_dim
+    rows = [("q", i) for i in range(lay.n_heads)]
+    rows += [(slot, i) for slot in ("k", "v") for i in range(lay.n_kv_heads)]
+    positions = t.inputs["attention"].shape[1]
+    at = positions // 2
+    seen: list[Tensor] = []
+
+    def watch(_: nn.Module, args: tuple[Any, ...]) -> None:
+        seen.append(args[0])
+
+    def change(slot: str, output: Tensor) -> Tensor:
+        new = output.clone()
+        for row, (kind, index) in enumerate(rows, start=1):
+            if kind == slot:
+                part = slot_view(new, model.adapter, slot, lay.n_heads, lay.n_kv_heads, d)[row, :, index]
+                part.copy_(part * 2 if slot == "v" else _turned(part, at))
+        return new
+
+    handles = [block.out.register_forward_pre_hook(watch)]
+    for slot in ("q", "k", "v"):
+        part = block.qkv if block.qkv is not None else getattr(block, slot)
+        handles.append(part.register_forward_hook(lambda _, a, output, slot=slot: change(slot, output)))
+    with hooks(*handles):
+        _call_attention(block.attention, t, len(rows) + 1)
+    if len(seen) != 1:
+        yield f"layer L{layer}: {model.adapter.out!r} ran {len(seen)} times in one call of the attention module"
+        return
+    z = seen[0].view(len(rows) + 1, positions, lay.n_heads, d)
+    if problem := _differs(model, z[:1].flatten(2), t.inputs["out"]):
+        yield f"layer L{layer}: the attention module called alone gives another result ({problem})"
+        return
+    moved = (z[1:] - z[0]).double().pow(2).mean(-1).sqrt()  # [rows, positions, heads]
+    floor = _step(model.dtype) * float(z[0].double().pow(2).mean().sqrt())
+    for slot in ("q", "k", "v"):
+        if not bool((moved[[r for r, (kind, _) in enumerate(rows) if kind == slot]] > floor).any()):
+            yield f"layer L{layer}: changing {slot} changes no head"
+    for row, (slot, index) in enumerate(rows):
+        own = (
+            slice(index, index + 1)
+            if slot == "q"
+            else slice(index * lay.group_size, (index + 1) * lay.group_size)
+        )
+        allowed = torch.zeros_like(moved[row], dtype=torch.bool)
+        time = {"q": slice(at, at + 1), "k": slice(at, None), "v": slice(None)}[slot]
+        allowed[time, own] = True
+        unit = f"L{layer}.{'H' if slot == 'q' else 'KV'}{index}.{slot}"
+        leaked = moved[row] * ~allowed
+        if bool((leaked > floor).any()):
+            where, head = divmod(int(leaked.argmax()), lay.n_heads)
+            yield f"layer L{layer}: changing {unit} at position {at} changes head H{head} at position {where}"
+        if slot == "v" and (
+            problem := _differs(model, z[row + 1][:, own].flatten(), 2 * z[0][:, own].flatten())
+        ):
+            yield f"layer L{layer}: doubling {unit} does not double what its heads read ({problem})"
+
+
+def slot_view(
+    output: Tensor, adapter: Adapter, slot: str, n_heads: int, n_kv_heads: int, head_dim: int
+) -> Tensor:
+    """The part of a projection's output [..., features] that is q, k or v, as a view [..., heads, head_dim]."""
+    if adapter.fused is None:
+        return output.unflatten(-1, (n_heads if slot == "q" else n_kv_heads, head_dim))
+    which = "qkv".index(slot)
+    if adapter.fused == "thirds":
+        return output.unflatten(-1, (3, n_heads, head_dim))[..., which, :, :]
+    return output.unflatten(-1, (n_heads, 3, head_dim))[..., which, :]
+
+
+def _turned(part: Tensor, at: int) -> Tensor:
+    """Another vector at one position: reversed, negated and thrice as long. part: [positions, head_dim]."""
+    new = part.clone()
+    new[at] = -3 * part[at].flip(-1)
+    return new
+
+
+def _call_attention(attention: nn.Module, t: Trace, rows: int) -> None:
+    args, kwargs = t.call
+    if args:
+        attention(args[0].repeat(rows, 1, 1), *args[1:], **kwargs)
+    else:
+        attention(**{**kwargs, "hidden_states": kwargs["hidden_states"].repeat(rows, 1, 1)})
+
+
+def _step(dtype: torch.dtype) -> float:
+    return _STEP.get(dtype, 3e-2)
+
+
+def _differs(model: LoadedModel, found: Tensor, expected: Tensor, scale: Tensor | None = None) -> str:
+    if found.shape != expected.shape:
+        return f"shapes {list(found.shape)} and {list(expected.shape)}"
+    error = relative(found, expected, scale)
+    return f"relative difference {error:.2g}" if error > _step(model.dtype) else ""
