@@ -1,0 +1,25 @@
+"""Hooks that conftest files and other plugins may implement."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+
+@pytest.hookspec(firstresult=True)
+def pytest_circuittest_load_model(config: pytest.Config, model: str, device: str, dtype: str) -> Any:
+    """Load a model by another way than `circuittest.models.loading.load_model`; called once a session for each model.
+
+    Parameters
+    ----------
+    model:
+        What the marker, the spec or `--circuit-model` says.
+    device, dtype:
+        What `--circuit-device` and `--circuit-dtype` or their ini twins say.
+
+    Returns
+    -------
+    LoadedModel or None
+        None leaves it to the next implementation.
+    """

@@ -1,0 +1,136 @@
+"""Command-line options, their ini twins, and what they amount to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+DTYPES = ("float32", "float64", "bfloat16", "float16")
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Register everything with pytest."""
+    group = parser.getgroup("circuittest", "claims about a model's circuits")
+    group.addoption(
+        "--circuit-json", metavar="PATH.json", default=None, help="write the verdict records to this file"
+    )
+    group.addoption(
+        "--circuit-model",
+        metavar="NEW",
+        action="append",
+        default=None,
+        help="judge this model in place of the one that the suite names; OLD=NEW where it names several (repeatable)",
+    )
+    group.addoption("--circuit-device", metavar="DEVICE", default=None, help="auto, cpu, cuda, cuda:1, mps")
+    group.addoption("--circuit-dtype", metavar="DTYPE", default=None, help=", ".join(DTYPES))
+    group.addoption(
+        "--circuit-undecided",
+        choices=("fail", "skip"),
+        default="fail",
+        help="what a spec's undecided claim does to its test item (default: fail)",
+    )
+    parser.addini("circuit_model", "model of tests without a circuit marker that names one", type="string", default="")
+    parser.addini("circuit_task", "task of tests without a circuit marker that names one", type="string", default="")
+    parser.addini("circuit_device", "as --circuit-device", type="string", default="auto")
+    parser.addini("circuit_dtype", "as --circuit-dtype", type="string", default="float32")
+
+
+@dataclass
+class Replacements:
+    """What `--circuit-model` puts in place of the models that the suite names.
+
+    Attributes
+    ----------
+    one:
+        A model for the only one of the suite.
+    pairs:
+        OLD → NEW.
+    named:
+        The models that the suite has named so far.
+    """
+
+    one: str | None = None
+    pairs: dict[str, str] = field(default_factory=dict)
+    named: list[str] = field(default_factory=list)
+
+    @classmethod
+    def parse(cls, texts: list[str]) -> Replacements:
+        """Read the values of the option. Raises pytest.UsageError."""
+        found = cls()
+        for text in texts:
+            old, equals, new = text.partition("=")
+            if equals and not Path(text).exists():
+                if not old or not new:
+                    raise pytest.UsageError(f"--circuit-model {text}: write NEW or OLD=NEW")
+                if found.pairs.setdefault(old, new) != new:
+                    raise pytest.UsageError(f"--circuit-model: {old} is replaced by {found.pairs[old]} and by {new}")
+            elif found.one not in (None, text):
+                raise pytest.UsageError(
+                    f"--circuit-model: {found.one} and {text} cannot both replace the suite's model; write OLD=NEW"
+                )
+            else:
+                found.one = text
+        if found.one is not None and found.pairs:
+            raise pytest.UsageError("--circuit-model: NEW and OLD=NEW do not go together; write OLD=NEW for each")
+        return found
+
+    def apply(self, model: str) -> str:
+        """What takes the place of a model that the suite names. Raises pytest.UsageError."""
+        if model not in self.named:
+            self.named.append(model)
+        if self.one is None:
+            return self.pairs.get(model, model)
+        if len(self.named) > 1:
+            names = ", ".join(sorted(self.named))
+            raise pytest.UsageError(
+                f"--circuit-model {self.one} is ambiguous: the suite names several models ({names}); "
+                f"write --circuit-model {self.named[0]}={self.one}"
+            )
+        return self.one
+
+    def unused(self) -> list[str]:
+        """The OLD of every pair that the suite does not name."""
+        return [old for old in self.pairs if old not in self.named]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The options of one session; ini values where the command line is silent."""
+
+    replacements: Replacements
+    model: str
+    task: str
+    device: str
+    dtype: str
+    undecided: str
+    json: str | None
+
+
+_SETTINGS = pytest.StashKey[Settings]()
+
+
+def settings(config: pytest.Config) -> Settings:
+    """The session's settings, read once. Raises pytest.UsageError."""
+    if _SETTINGS not in config.stash:
+        config.stash[_SETTINGS] = _read(config)
+    return config.stash[_SETTINGS]
+
+
+def _read(config: pytest.Config) -> Settings:
+    dtype = config.getoption("circuit_dtype") or config.getini("circuit_dtype")
+    if dtype not in DTYPES:
+        raise pytest.UsageError(f"--circuit-dtype {dtype}: use one of {', '.join(DTYPES)}")
+    path = config.getoption("circuit_json")
+    if path is not None and not path.endswith(".json"):
+        raise pytest.UsageError(f"--circuit-json {path}: the name must end in .json")
+    return Settings(
+        replacements=Replacements.parse(config.getoption("circuit_model") or []),
+        model=config.getini("circuit_model"),
+        task=config.getini("circuit_task"),
+        device=config.getoption("circuit_device") or config.getini("circuit_device"),
+        dtype=dtype,
+        undecided=config.getoption("circuit_undecided"),
+        json=path,
+    )
