@@ -54,7 +54,7 @@ def task_data(
 
 
 class TableLab(Lab):
-    """`rule(ablated units, index)` says whether an example is right; `values` are scores [examples × heads and MLPs]."""
+    """`rule(ablated units, index)` says whether an example is right; `values` are scores [examples × units]."""
 
     def __init__(
         self,
