@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +16,9 @@ from circuittest.models.adapters import Adapter
 from circuittest.models.fingerprint import weights
 from circuittest.models.hooks import frozen
 from circuittest.units import Layout
+
+if TYPE_CHECKING:
+    from circuittest.models.preflight import Check
 
 
 @dataclass(frozen=True)
@@ -107,6 +110,13 @@ class LoadedModel:
             )
             for block in self.module.get_submodule(a.layers).children()
         )
+
+    @cached_property
+    def checks(self) -> tuple[Check, ...]:
+        """The preflight of this model, run once however many labs share it."""
+        from circuittest.models.preflight import preflight
+
+        return preflight(self)
 
     @cached_property
     def trunk(self) -> nn.Module:
