@@ -23,7 +23,7 @@ class Build:
     """
 
     name: str
-    kind: str  # "gpt_neox" or "qwen2"
+    kind: str  # "gpt_neox" or "llama"
     kv_heads: int
     penalty: float = 0.04
     layers: int = 6
@@ -36,8 +36,8 @@ BUILDS = {
     build.name: build
     for build in (
         Build("mha", "gpt_neox", kv_heads=8),
-        Build("gqa", "qwen2", kv_heads=2, mlp=192),
-        Build("gqa-mha", "qwen2", kv_heads=8, mlp=192),
+        Build("gqa", "llama", kv_heads=2, mlp=192),
+        Build("gqa-mha", "llama", kv_heads=8, mlp=192),
         Build("redundant", "gpt_neox", kv_heads=8, penalty=0.0),
     )
 }
@@ -95,7 +95,7 @@ def penalty_weight(progress: float, full: float, schedule: Schedule) -> float:
 def make_model(build: Build, seed: int, schedule: Schedule) -> nn.Module:
     """An untrained model of this build (float32, on CPU); sets torch's global seed."""
     import torch
-    from transformers import GPTNeoXConfig, GPTNeoXForCausalLM, Qwen2Config, Qwen2ForCausalLM
+    from transformers import GPTNeoXConfig, GPTNeoXForCausalLM, LlamaConfig, LlamaForCausalLM
 
     ids = vocabulary()
     shared: dict[str, Any] = {
@@ -123,8 +123,5 @@ def make_model(build: Build, seed: int, schedule: Schedule) -> nn.Module:
                 **shared,
             )
         )
-    return Qwen2ForCausalLM(
-        Qwen2Config(
-            num_key_value_heads=build.kv_heads, use_sliding_window=False, rope_parameters=rope, **shared
-        )
-    )
+    # Not Qwen2: for that type AutoTokenizer replaces the tokenizer that a directory holds by Qwen's own splitting.
+    return LlamaForCausalLM(LlamaConfig(num_key_value_heads=build.kv_heads, rope_parameters=rope, **shared))

@@ -1,0 +1,149 @@
+"""Make a trained model part of the package: ``python -m circuittest.zoo.package --model gqa RUN_SEED0 [RUN_SEED1 …]``.
+
+The runs are directories that :mod:`.train` wrote. All are scored on the test pools and named in the model card; the
+one with the best worst task (its score less the bar) ships.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from circuittest.zoo import MODELS, path
+from circuittest.zoo.heads import ablation_drops, attention_scores
+from circuittest.zoo.recipe import BUILDS, MIXTURE
+from circuittest.zoo.score import BARS, score
+
+log = logging.getLogger(__name__)
+
+FILES = (
+    "config.json",
+    "generation_config.json",
+    "model.safetensors",
+    "tokenizer.json",
+    "tokenizer_config.json",
+)
+NAMED_HEADS = 4
+KINDS = {
+    "gpt_neox": "GPT-NeoX (parallel residual, rotary on half of each head)",
+    "llama": "Llama (SwiGLU, no biases)",
+}
+COMPACT = (
+    "**Compact by construction.** From {penalty_from:.0%} of the training a penalty (weight {penalty}, full from "
+    "{penalty_full:.0%}) pushes the effective number of active heads per layer towards one: per layer and token "
+    "(Σ n_h)² / Σ n_h² with n_h = ‖W_O^h z_h‖, half its mean over all tokens and half over answer positions, summed "
+    "over layers. So circuits are small and single heads matter because we asked for it: nothing measured on this "
+    "model is evidence about ordinary models. One head per layer may be always on and act as a bias; then zero "
+    "ablation in part measures the loss of a bias, and mean ablation does not."
+)
+REDUNDANT = (
+    "**Redundant on purpose.** The recipe and data of `zoo:mha` without its head-sparsity penalty: many heads do the "
+    "same work, and few matter alone. It is the contrast to `zoo:mha`, whose circuits are compact by construction; one "
+    "pair of tiny models is no evidence about ordinary models."
+)
+
+
+def load(directory: Path) -> tuple[Any, Any]:
+    """Model (float32) and tokenizer of a directory."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    model = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32)
+    return model, AutoTokenizer.from_pretrained(directory)
+
+
+def worst_margin(scores: dict[str, float]) -> float:
+    """By how much the worst task is above its bar."""
+    return min(scores[name] - BARS[name] for name in MIXTURE)
+
+
+def package(name: str, runs: Sequence[Path]) -> dict[str, Any]:
+    """Score all runs, ship the best, write its card; returns what the card says."""
+    notes = [json.loads((run / "training.json").read_text()) for run in runs]
+    for run, note in zip(runs, notes, strict=True):
+        if note["build"]["name"] != name:
+            raise ValueError(f"{run} is a run of {note['build']['name']!r}, not of {name!r}")
+        note["scores"] = score(*load(run))
+        log.info("%s seed %s: %s", name, note["seed"], note["scores"])
+    best = max(range(len(runs)), key=lambda i: worst_margin(notes[i]["scores"]))
+    target = path(name)
+    target.mkdir(parents=True, exist_ok=True)
+    for file in FILES:
+        if (runs[best] / file).exists():
+            shutil.copyfile(runs[best] / file, target / file)
+    model, tokenizer = load(target)
+    facts = {
+        "notes": notes,
+        "best": best,
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "bytes": (target / "model.safetensors").stat().st_size,
+        "drops": ablation_drops(model, tokenizer),
+        "attention": attention_scores(model, tokenizer),
+    }
+    (target / "README.md").write_text(card(name, facts))
+    return facts
+
+
+def card(name: str, facts: dict[str, Any]) -> str:
+    """The model card, from the template ``card.md``."""
+    build, notes = BUILDS[name], facts["notes"]
+    shipped = notes[facts["best"]]
+    schedule = shipped["schedule"]
+    seeds = ", ".join(str(note["seed"]) for note in notes)
+    several = f"of the seeds trained ({seeds}) the one with the best worst task"
+    heads = [f"seed {note['seed']}" + (" (shipped)" if note is shipped else "") for note in notes]
+    template = (Path(__file__).parent / "card.md").read_text()
+    return template.format(
+        name=name,
+        about=MODELS[name],
+        kind=KINDS[build.kind],
+        layers=build.layers,
+        width=build.width,
+        heads=build.heads,
+        head_size=build.width // build.heads,
+        kv_heads=build.kv_heads,
+        mlp=build.mlp,
+        parameters=facts["parameters"],
+        megabytes=facts["bytes"] / 1e6,
+        construction=COMPACT.format(penalty=build.penalty, **schedule) if build.penalty else REDUNDANT,
+        chosen=several if len(notes) > 1 else "the only seed trained",
+        scores=_table(["task", *heads], [[t, *(f"{n['scores'][t]:.3f}" for n in notes)] for t in MIXTURE]),
+        ablations=_table(["task", "heads"], [[t, _top(drops)] for t, drops in facts["drops"].items()]),
+        attention=_table(
+            ["from – to", "heads"], [[k, _top(values)] for k, values in facts["attention"].items()]
+        ),
+        seed=shipped["seed"],
+        cpu_s=shipped["cpu_s"],
+        **{key: schedule[key] for key in ("lr", "warm_up", "final_lr", "steps", "batch", "other_tokens")},
+    )
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows))
+
+
+def _top(values: dict[str, float]) -> str:
+    ranked = sorted(values.items(), key=lambda p: -p[1])[:NAMED_HEADS]
+    named = [f"{head} {value:.2f}" for head, value in ranked if value >= 0.05]
+    return ", ".join(named) or f"none above 0.05 (largest: {ranked[0][0]} {ranked[0][1]:.2f})"
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(prog="python -m circuittest.zoo.package", description=__doc__)
+    parser.add_argument("--model", choices=list(BUILDS), required=True)
+    parser.add_argument("runs", nargs="+", type=Path)
+    args = parser.parse_args(argv)
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    torch.set_num_threads(1)
+    package(args.model, args.runs)
+
+
+if __name__ == "__main__":
+    main()
