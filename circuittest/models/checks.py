@@ -170,7 +170,12 @@ def check_weights(module: nn.Module) -> None:
                 "load the model on one device",
             )
         device = parameter.device
-        if parameter.is_floating_point() and not bool(torch.isfinite(parameter).all()):
+        # The sum is a fast first look: it is finite unless a value is not, or it overflows.
+        if (
+            parameter.is_floating_point()
+            and not bool(torch.isfinite(parameter.detach().sum()))
+            and not bool(torch.isfinite(parameter).all())
+        ):
             bad = int((~torch.isfinite(parameter)).sum())
             raise LoadError(
                 f"weight {name!r} has {bad} NaN or infinite values",

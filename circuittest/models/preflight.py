@@ -60,8 +60,6 @@ def preflight(model: LoadedModel, items: Sequence[Any] | None = None) -> tuple[C
     Later checks need the earlier ones, so the first failure ends the list. Costs about eight forwards of two short
     prompts and one forward of two rows per layer.
     """
-    if failure := _training(model):
-        return (failure,)
     checks: list[Check] = []
     with model.measuring(), torch.no_grad():
         for check in _all(model, _prompts(model, items)):
@@ -85,9 +83,10 @@ def tolerance(dtype: torch.dtype) -> float:
 
 def _all(model: LoadedModel, prompts: tuple[Tensor, Tensor]) -> Iterator[Check]:
     long, short = prompts
-    yield Check("evaluation mode", True, "dropout is off")
     plain = model.module(input_ids=long, use_cache=False).logits
-    yield _neutral(model, long, plain)
+    again = model.module(input_ids=long, use_cache=False).logits
+    yield _repeatable(model, plain, again)
+    yield _neutral(model, long, plain, again)
     traces, trunk = wiring.trace(model, long)
     yield _collected(wiring.reads(model, traces, trunk), "inputs", "every part reads what its adapter says")
     yield _collected(
@@ -100,26 +99,6 @@ def _all(model: LoadedModel, prompts: tuple[Tensor, Tensor]) -> Iterator[Check]:
     yield _logits(model, trunk, plain)
     yield _canary(model, long, traces)
     yield _padding(model, long, short)
-
-
-def _training(model: LoadedModel) -> Check | None:
-    dropping = [
-        name
-        for name, part in model.module.named_modules()
-        if part.training and isinstance(part, torch.nn.Dropout) and part.p > 0
-    ]
-    config = getattr(model.module, "config", None)
-    rate = next((r for r in ("attention_dropout", "attn_pdrop") if getattr(config, r, 0)), None)
-    if model.module.training and rate is not None:
-        dropping.append(rate)
-    if not dropping:
-        return None
-    return Check(
-        "evaluation mode",
-        False,
-        f"the model is in training mode with dropout ({dropping[0]})",
-        "call model.eval(), or measure inside LoadedModel.measuring()",
-    )
 
 
 def _prompts(model: LoadedModel, items: Sequence[Any] | None) -> tuple[Tensor, Tensor]:
@@ -138,8 +117,16 @@ def _prompts(model: LoadedModel, items: Sequence[Any] | None) -> tuple[Tensor, T
     return torch.tensor([long], device=model.device), torch.tensor([short], device=model.device)
 
 
-def _neutral(model: LoadedModel, ids: Tensor, plain: Tensor) -> Check:
-    again = model.module(input_ids=ids, use_cache=False).logits
+def _repeatable(model: LoadedModel, plain: Tensor, again: Tensor) -> Check:
+    change = wiring.relative(again, plain)
+    passed = change <= tolerance(model.dtype)
+    detail = f"running the same prompt again changes the logits by {change:.2g} (relative)"
+    return Check(
+        "repeatable", passed, detail, "" if passed else "switch off dropout or sampling inside the model"
+    )
+
+
+def _neutral(model: LoadedModel, ids: Tensor, plain: Tensor, again: Tensor) -> Check:
     places = [part for block in model.blocks for part in (block.block, block.out, block.mlp)]
     handles = [part.register_forward_hook(_copied) for part in places]
     handles += [block.out.register_forward_pre_hook(_copied_input) for block in model.blocks]
