@@ -52,6 +52,9 @@ def load_spec(path: str | Path, *, name: str | None = None) -> Spec:
         raise document.error(
             (), "the key 'circuittest' is missing", "it says the version", "begin with 'circuittest: 1'"
         )
+    if (found := document.data["circuittest"]) != 1 or isinstance(found, bool):
+        what, why = f"'circuittest' is {found!r}", "this release reads version 1"
+        raise document.error(("circuittest",), what, why, "write 'circuittest: 1'")
     file = validate(FileModel, document, (), "the spec")
     models = (file.model,) if isinstance(file.model, str) else tuple(file.model)
     for index, model in enumerate(models):

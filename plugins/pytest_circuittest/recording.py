@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +49,8 @@ class Recorder:
 
     def judged(self, verdict: Verdict) -> None:
         """A listener for `circuittest.stats.listen`."""
+        if _active.get() is not self or not verdict.estimate.model:
+            return  # of a session within this one (pytester), or about no model
         taken = self.verdicts.setdefault(self.fixture, [])
         if any(entry.measured is verdict for entry in taken):
             return  # assertion rewriting takes the truth of a failing comparison twice
@@ -61,7 +64,7 @@ class Recorder:
 
     def measured(self, estimate: Estimate) -> None:
         """A listener for `circuittest.stats.listen_measured`."""
-        if self.repeats:
+        if self.repeats or _active.get() is not self or not estimate.model:
             return
         found = self.estimates.setdefault(self.fixture, [])
         if not any(other is estimate for other in found):
@@ -96,6 +99,7 @@ class Recorder:
 
 
 _RECORDER = pytest.StashKey[Recorder]()
+_active: ContextVar[Recorder | None] = ContextVar("circuittest_recorder", default=None)
 
 
 def recorder_of(item: pytest.Item) -> Recorder | None:
@@ -112,8 +116,12 @@ def recording(item: pytest.Item) -> Iterator[None]:
     from circuittest.stats import listen, listen_measured
 
     recorder = item.stash[_RECORDER] = Recorder(item)
-    with listen(recorder.judged), listen_measured(recorder.measured):
-        yield
+    token = _active.set(recorder)
+    try:
+        with listen(recorder.judged), listen_measured(recorder.measured):
+            yield
+    finally:
+        _active.reset(token)
 
 
 @contextmanager

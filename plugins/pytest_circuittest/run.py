@@ -29,7 +29,7 @@ def run_specs(
     device: str | None = None,
     dtype: str | None = None,
     json: str | Path | None = None,
-    undecided: str = "fail",
+    undecided: str | None = None,
     args: Sequence[str] = (),
 ) -> int:
     """Judge spec files as pytest does, with the exit codes of `circuittest check`.
@@ -57,9 +57,8 @@ def run_specs(
         if path.is_file() and not path.name.endswith(SUFFIX):
             raise UsageError(f"{path} is no spec", f"its name does not end in {SUFFIX}", "rename it")
     witness = _Witness()
-    options = [f"--circuit-undecided={undecided}"]
-    options += [f"--circuit-model={one}" for one in ([model] if isinstance(model, str) else model)]
-    named: dict[str, Any] = {"device": device, "dtype": dtype, "json": json}
+    options = [f"--circuit-model={one}" for one in ([model] if isinstance(model, str) else model)]
+    named: dict[str, Any] = {"device": device, "dtype": dtype, "json": json, "undecided": undecided}
     options += [f"--circuit-{name}={value}" for name, value in named.items() if value is not None]
     if os.environ.get("PYTEST_DISABLE_PLUGIN_AUTOLOAD"):
         options += ["-p", "pytest_circuittest.plugin"]

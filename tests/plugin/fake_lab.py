@@ -1,0 +1,76 @@
+"""A pytest plugin for inner runs: labs that measure nothing, so that only the plugin is tested.
+
+``-p fake_lab`` puts a fake in place of `circuittest.lab`. What is measured follows from the claim and the circuit alone:
+necessity is 150 of 200, reuse 10 of 200, coverage 65 of 200; an empty circuit is invalid. So `>= 0.3` is supported,
+refuted and undecided, in this order. Each load of a model is a line of ``loads.txt`` in the folder of the run.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+from circuittest.circuit import Circuit
+from circuittest.errors import LoadError
+from circuittest.units import Layout
+
+COUNTS = {"necessity": 150, "reuse": 10, "coverage": 65}
+
+
+class Lab:
+    def __init__(self, model: Any, task: Any, *, name: str | None = None, **options: Any) -> None:
+        self.model, self.task, self.name, self.options = model, task, name, options
+        self.layout = Layout(6, 8, 2)
+
+    def shared(self, **options: Any) -> Circuit:
+        return Circuit.of(["L2.H1", "L3.MLP"], name="S_P", layout=self.layout, origin=options)
+
+    def circuit(self, source: Any, *, name: str | None = None) -> Circuit:
+        if isinstance(source, Circuit):
+            return Circuit(source.units, source.edges, name or source.name, self.layout, source.origin)
+        return Circuit.of(source, name=name or "circuit", layout=self.layout)
+
+    def measure(self, claim: str, circuit: Circuit, *, decide: float | None = None, **options: Any) -> Any:
+        from circuittest.stats import Estimate, ProportionInference, announce
+
+        count = COUNTS[claim]
+        estimate = Estimate(
+            claim=claim,
+            value=count / 200,
+            inference=ProportionInference(count, 200),
+            n_examples=200,
+            n_controls=40 if claim == "necessity" else None,
+            circuit=circuit,
+            model=self.model.name,
+            task=str(self.task),
+            examples={"discover": [0, 1], "evaluate": [2, 3]},
+            choices={"seed": 0, "dtype": "float32", **options},
+            decide=decide,
+            invalid="" if len(circuit) else "the circuit is empty",
+        )
+        announce(estimate)
+        return estimate
+
+    def necessity(self, circuit: Circuit, **options: Any) -> Any:
+        return self.measure("necessity", circuit, **options)
+
+    def reuse(self, circuit: Circuit, **options: Any) -> Any:
+        return self.measure("reuse", circuit, **options)
+
+    def coverage(self, circuit: Circuit, **options: Any) -> Any:
+        return self.measure("coverage", circuit, **options)
+
+
+def pytest_configure(config: Any) -> None:
+    module = ModuleType("circuittest.lab")
+    module.Lab = Lab  # type: ignore[attr-defined]
+    sys.modules["circuittest.lab"] = module
+
+
+def pytest_circuittest_load_model(config: Any, model: str, device: str, dtype: str) -> Any:
+    with (config.rootpath / "loads.txt").open("a") as file:
+        file.write(f"{model} {device} {dtype}\n")
+    if model == "broken":
+        raise LoadError("broken cannot be loaded", "it is broken", "mend it")
+    return SimpleNamespace(name=model, device=device, dtype=dtype)
