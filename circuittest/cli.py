@@ -47,7 +47,13 @@ class _Version(argparse.Action):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    arguments = parser().parse_args(argv)
+    words = list(sys.argv[1:] if argv is None else argv)
+    cut = words.index("--") if "--" in words else len(words)
+    top = parser()
+    arguments = top.parse_args(words[:cut])
+    arguments.pytest = words[cut + 1 :]
+    if arguments.pytest and not getattr(arguments, "takes_pytest", False):
+        top.error("only `check` passes arguments after -- on to pytest")
     try:
         return int(arguments.run(arguments))
     except CircuittestError as error:

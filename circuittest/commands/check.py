@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from circuittest.errors import UsageError
-
 
 def add(commands: Any) -> None:
     """Register the command."""
@@ -14,7 +12,7 @@ def add(commands: Any) -> None:
         "check",
         help="judge the claims of spec files",
         epilog="Exit codes: 0 all claims supported; 1 a claim refuted; 2 bad usage or a bad spec; 3 a claim "
-        "undecided or invalid and none refuted.",
+        "undecided or invalid and none refuted. Arguments after -- go to pytest: `-- -n 4`.",
     )
     parser.add_argument("specs", nargs="+", metavar="SPEC", help="*.circuit.yaml files, or folders of them")
     parser.add_argument(
@@ -26,16 +24,11 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "--undecided", choices=("fail", "skip"), help="what an undecided claim does (default: fail)"
     )
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, takes_pytest=True)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run pytest with the plugin on the specs and map its result."""
-    from pathlib import Path
-
-    for spec in arguments.specs:
-        if not Path(spec).exists():
-            raise UsageError(f"there is no spec {spec!r}", "", "check the path")
     from pytest_circuittest import run_specs
 
     return int(
@@ -46,5 +39,6 @@ def run(arguments: argparse.Namespace) -> int:
             dtype=arguments.dtype,
             json=arguments.json,
             undecided=arguments.undecided,
+            args=arguments.pytest,
         )
     )

@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     facts = {
         "name": model.name,
         "fingerprint": model.fingerprint,
-        "model_type": model.module.config.model_type,
+        "model_type": getattr(model.module.config, "model_type", ""),
         "layout": model.layout.to_dict(),
         "quantised": model.quantised,
     }
@@ -52,9 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
             for check in checks
         ]
         common.say(common.table(["", "check", "detail"], rows))
-        common.say(
-            "all checks passed" if passed else "do not trust claims about this model before this is mended"
-        )
+        common.say("all checks passed" if passed else "claims cannot be judged before this is mended")
     return 0 if passed else 1
 
 
