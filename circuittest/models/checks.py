@@ -187,15 +187,16 @@ def check_weights(module: nn.Module) -> None:
 
 
 def check_tokenizer(module: nn.Module, tokenizer: Any) -> None:
-    """Refuse a tokenizer whose ids the embedding does not have. The tokenizer is only read."""
+    """Refuse a tokenizer whose vocabulary the embedding does not have. The tokenizer is only read."""
     if tokenizer is None:
         return
     embedding: Any = module.get_input_embeddings()  # type: ignore[operator]
     rows = int(embedding.weight.shape[0])
-    highest = max(tokenizer.get_vocab().values(), default=-1) if hasattr(tokenizer, "get_vocab") else -1
+    # Added tokens may lie above: Gemma 3's text models lack their tokenizer's image token.
+    highest = int(getattr(tokenizer, "vocab_size", 0)) - 1
     if highest >= rows:
         raise LoadError(
-            f"the tokenizer has id {highest}, the model only {rows} embeddings",
+            f"the tokenizer has {highest + 1} tokens, the model only {rows} embeddings",
             "tokenizer and model do not belong together",
             "pass the model's own tokenizer, or resize the embeddings",
         )

@@ -100,6 +100,11 @@ def reads(model: LoadedModel, traces: list[Trace], trunk: Trunk) -> Iterator[str
             yield f"layer L{layer}: {silent[0]!r} took no part in the forward pass"
             return
         start = t.inputs["block"]
+        for part, write in (("attention", attention_write(model, t)), ("mlp", mlp_write(model, t))):
+            if write.shape != start.shape:
+                path = getattr(a, part)
+                yield f"layer L{layer}: {path!r} gives shape {list(write.shape)}, the residual has {list(start.shape)}"
+                return
         middle = start if model.layout.parallel else start + attention_write(model, t)
         after_attn_norm = t.outputs["attn_norm"] if a.attn_norm else start
         after_mlp_norm = t.outputs["mlp_norm"] if a.mlp_norm else middle

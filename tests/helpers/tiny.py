@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
 from torch import Tensor, nn
 from transformers import (
     Gemma3ForCausalLM,
@@ -22,6 +24,7 @@ from transformers import (
     GPTNeoXForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
+    PreTrainedTokenizerFast,
     Qwen2Config,
     Qwen2ForCausalLM,
 )
@@ -150,6 +153,24 @@ def wrap(module: nn.Module, tokenizer: Any = None, name: str = "tiny") -> Loaded
 def tokens(batch: int, length: int, *, seed: int = 0, vocab: int = VOCAB) -> Tensor:
     """Random token ids [batch, length] that avoid the special ids 0 to 2."""
     return torch.randint(3, vocab, (batch, length), generator=torch.Generator().manual_seed(seed))
+
+
+def tokenizer() -> PreTrainedTokenizerFast:
+    """A word-level tokenizer whose words ``w3`` to ``w39`` are the ids 3 to 39; it adds no BOS."""
+    words = {"<unk>": 0, "<bos>": 1, "<eos>": 2, **{f"w{i}": i for i in range(3, VOCAB)}}
+    backend = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend, unk_token="<unk>", bos_token="<bos>", eos_token="<eos>"
+    )
+
+
+def save(module: nn.Module, directory: Path, *, with_tokenizer: bool = True) -> Path:
+    """Save a model, and the word-level tokenizer beside it, as a Hugging Face directory."""
+    module.save_pretrained(directory)
+    if with_tokenizer:
+        tokenizer().save_pretrained(directory)
+    return directory
 
 
 def randomise(module: nn.Module, seed: int) -> None:
