@@ -85,6 +85,8 @@ def attribute(
     for kind in kinds:
         if kind not in _KINDS:
             raise UsageError(f"units of kind {kind!r} cannot be scored", "", did_you_mean(str(kind), _KINDS))
+    if not kinds:
+        raise UsageError("no kinds of unit were given", "", f"known are {', '.join(_KINDS)}")
     check_metric(metric, items)
     layout = model.layout
     batches = plan(items, model, batch_size=batch_size)

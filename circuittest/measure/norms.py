@@ -68,11 +68,10 @@ class Jacobian:
         module, point = self.module, self.unit
         if module is None or point is None:
             raise TypeError("a differentiated norm has a module and a point")
-        call = module.forward
-        wide = point.expand_as(values)
+        wide = point.expand_as(values).clone()
         if transposed:
-            return torch.func.vjp(call, wide)[1](values)[0]
-        return torch.func.jvp(call, (wide,), (values,))[1]
+            return torch.autograd.functional.vjp(module.forward, wide, values)[1]
+        return torch.autograd.functional.jvp(module.forward, wide, values)[1]
 
 
 class Norm:

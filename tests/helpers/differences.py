@@ -1,0 +1,141 @@
+"""Central finite differences of a metric under small changes of one write or of what one reader reads.
+
+An implementation apart from the library's: no Jacobian is written down, no gradient taken but the post-norms'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+
+import torch
+from torch import Tensor, nn
+
+from circuittest.measure.batches import Batch
+from circuittest.measure.metrics import Targets, last_rows, metric_values
+from circuittest.models.hooks import on_input, on_output
+from circuittest.models.loaded import LoadedModel, weight_in_out
+from circuittest.units import Edge, Unit
+
+EPSILON = 1e-4
+Change = Callable[[float], "list[tuple[nn.Module, str, Callable[[Tensor], Tensor | None]]]"]
+
+
+class Differences:
+    """Finite differences on one batch of one model (float64)."""
+
+    def __init__(self, model: LoadedModel, batch: Batch, metric: str) -> None:
+        self.model, self.batch, self.metric = model, batch, metric
+        self.targets = Targets.of(batch.items, model.device)
+        self.clean = self._record(batch.prompts(model.device))
+        self.other = self._record(batch.counterfactuals(model.device))
+
+    def node(self, unit: Unit) -> Tensor:
+        """d metric / d ε [examples] as the unit's own output moves by ε · (counterfactual − clean)."""
+        block = self.model.blocks[unit.layer or 0]
+        if unit.kind == "embed":
+            delta = self._delta("embed", 0)
+            return self._central(lambda e: [(block.block, "in", lambda x: x + e * delta)])
+        if unit.kind == "mlp":
+            delta = self._delta("mlp", unit.layer)
+            return self._central(lambda e: [(block.mlp, "out", lambda x: x + e * delta)])
+        delta = torch.zeros_like(self.clean["z", unit.layer])
+        cut = self._cut(unit)
+        delta[..., cut] = self._delta("z", unit.layer)[..., cut]
+        return self._central(lambda e: [(block.out, "in", lambda x: x + e * delta)])
+
+    def edge(self, edge: Edge) -> Tensor:
+        """d metric / d ε [examples] as one reader reads a residual moved by ε · Δ write of the source."""
+        write = self.write(edge.source)
+        target, model = edge.target, self.model
+        if target.kind == "logits":
+            return self._central(lambda e: [(model.final_norm, "in", lambda x: x + e * write)])
+        block = model.blocks[target.layer or 0]
+        if target.kind == "mlp":
+            residual = self.clean["mlp_read", target.layer]
+            norm = block.mlp_norm or nn.Identity()
+            return self._central(lambda e: [(block.mlp, "in", lambda x: norm.forward(residual + e * write))])
+        residual = self.clean["attn_read", target.layer]
+        norm = block.attn_norm or nn.Identity()
+        module, rows = self._slot(edge)
+
+        def change(e: float) -> list[tuple[nn.Module, str, Callable[[Tensor], Tensor | None]]]:
+            def swap(out: Tensor) -> Tensor:
+                new = out.clone()
+                new[..., rows] = module.forward(norm.forward(residual + e * write))[..., rows]
+                return new
+
+            return [(module, "out", swap)]
+
+        return self._central(change)
+
+    def write(self, unit: Unit) -> Tensor:
+        """Change of what a unit adds to the residual, to first order where a post-norm follows."""
+        if unit.kind == "embed":
+            return self._delta("embed", 0)
+        block = self.model.blocks[unit.layer or 0]
+        if unit.kind == "mlp":
+            write, norm, at = (
+                self._delta("mlp", unit.layer),
+                block.mlp_post_norm,
+                self.clean["mlp", unit.layer],
+            )
+        else:
+            cut = self._cut(unit)
+            write = self._delta("z", unit.layer)[..., cut] @ weight_in_out(block.out)[cut]
+            norm, at = block.attn_post_norm, self.clean["attn", unit.layer]
+        if norm is None:
+            return write
+        return (norm.forward(at + EPSILON * write) - norm.forward(at - EPSILON * write)) / (2 * EPSILON)
+
+    def _slot(self, edge: Edge) -> tuple[nn.Module, list[int]]:
+        """The projection that an edge ends in and the features of its output that belong to the slot."""
+        model, index = self.model, edge.target.index or 0
+        block, d = model.blocks[edge.target.layer or 0], model.head_dim
+        if block.qkv is None:
+            module = {"q": block.q, "k": block.k, "v": block.v}[edge.slot or ""]
+            return module, list(range(index * d, (index + 1) * d))
+        which, heads = "qkv".index(edge.slot or ""), model.layout.n_heads
+        start = (which * heads + index) * d if model.adapter.fused == "thirds" else (index * 3 + which) * d
+        return block.qkv, list(range(start, start + d))
+
+    def _cut(self, unit: Unit) -> slice:
+        d = self.model.head_dim
+        return slice((unit.index or 0) * d, ((unit.index or 0) + 1) * d)
+
+    def _delta(self, role: str, layer: int | None) -> Tensor:
+        return self.other[role, layer or 0] - self.clean[role, layer or 0]
+
+    def _central(self, change: Change) -> Tensor:
+        return (self._value(change(EPSILON)) - self._value(change(-EPSILON))) / (2 * EPSILON)
+
+    @torch.no_grad()
+    def _value(self, changes: list[tuple[nn.Module, str, Callable[[Tensor], Tensor | None]]]) -> Tensor:
+        with ExitStack() as stack:
+            for module, side, change in changes:
+                stack.enter_context((on_input if side == "in" else on_output)(module, change))
+            hidden = self.model.trunk(
+                self.batch.prompts(self.model.device), use_cache=False
+            ).last_hidden_state
+        return metric_values(self.model, last_rows(hidden), self.targets, self.metric)
+
+    @torch.no_grad()
+    def _record(self, ids: Tensor) -> dict[tuple[str, int | None], Tensor]:
+        seen: dict[tuple[str, int | None], Tensor] = {}
+
+        def keep(role: str, layer: int) -> Callable[[Tensor], None]:
+            def hook(tensor: Tensor) -> None:
+                seen[role, layer] = tensor.clone()
+
+            return hook
+
+        with ExitStack() as stack:
+            stack.enter_context(on_input(self.model.blocks[0].block, keep("embed", 0)))
+            for layer, block in enumerate(self.model.blocks):
+                stack.enter_context(on_input(block.out, keep("z", layer)))
+                stack.enter_context(on_output(block.out, keep("attn", layer)))
+                stack.enter_context(on_output(block.mlp, keep("mlp", layer)))
+                stack.enter_context(on_input(block.attn_norm or block.attention, keep("attn_read", layer)))
+                stack.enter_context(on_input(block.mlp_norm or block.mlp, keep("mlp_read", layer)))
+            self.model.trunk(ids, use_cache=False)
+        return seen

@@ -1,0 +1,209 @@
+"""ablate(): the same as editing weights, whatever the sets, batches and cached residuals."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+import pytest
+import torch
+
+from circuittest.errors import InterventionError, UnitError, UsageError
+from circuittest.measure import ablation
+from circuittest.measure.ablation import ablate, canary
+from circuittest.measure.suffix import check_resume, clean_run, resume
+from circuittest.models.hooks import count
+from circuittest.models.loaded import LoadedModel
+from circuittest.tables import OutcomeTable
+from circuittest.units import Unit
+from tests.helpers import tiny
+from tests.helpers.edited import without
+from tests.helpers.items import random_items
+
+VARIANTS = {
+    **{name: (name, {}) for name in tiny.ARCHITECTURES},
+    "llama-tied": ("llama", {"tie_word_embeddings": True}),
+    "llama-mqa": ("llama", {"num_key_value_heads": 1}),
+}
+SETS = tuple(
+    tuple(Unit.parse(text) for text in texts.split())
+    for texts in (
+        "",
+        "L0.H1",
+        "L2.MLP",
+        "L1.H0 L2.H3 L0.MLP",
+        "L1.KV0",
+        "L2.ATTN",
+        "L2.H3",
+        "L1.MLP L1.ATTN",
+        "L0.H0 L0.H2 L1.H1 L1.MLP L2.H2 L2.MLP",
+        "L1.H0 L1.H1 L2.H0",
+    )
+)
+
+
+@lru_cache
+def model_of(variant: str) -> LoadedModel:
+    architecture, config = VARIANTS[variant]
+    return tiny.build_loaded(architecture, dtype=torch.float64, **config)
+
+
+def assert_equal(found: OutcomeTable, row: int, expected: OutcomeTable, other: int = 0) -> None:
+    assert set(found.columns) == set(expected.columns)
+    for name, values in found.columns.items():
+        np.testing.assert_allclose(
+            values[row],
+            expected.columns[name][other],
+            rtol=0,
+            atol=1e-12,
+            err_msg=f"{name}, {found.sets[row]}",
+        )
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_ablation_is_editing_weights(variant: str) -> None:
+    model, items = model_of(variant), random_items(5)
+    table = ablate(model, items, SETS)
+    assert table.sets == tuple(tuple(sorted(units)) for units in SETS)
+    assert table.examples == tuple(item.index for item in items)
+    for row, units in enumerate(SETS):
+        assert_equal(table, row, ablate(without(model, units), items, [()]))
+    assert len({round(float(table.columns["log_prob"][row].sum()), 9) for row in range(len(SETS))}) == len(
+        SETS
+    )
+
+
+@pytest.mark.parametrize("variant", ["llama", "gpt_neox", "gpt2", "gemma3_text"])
+def test_many_sets_are_one_by_one(variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, items = model_of(variant), random_items(5)
+    together = ablate(model, items, SETS)
+    for row, units in enumerate(SETS):
+        assert_equal(together, row, ablate(model, items, [units], batch_size=1))
+    monkeypatch.setattr(ablation, "PASS_TOKENS", 1)  # one set in each pass
+    single = ablate(model, items, SETS)
+    for row in range(len(SETS)):
+        assert_equal(together, row, single, row)
+
+
+def test_the_order_of_sets_is_kept_and_equal_sets_are_one() -> None:
+    model, items = model_of("llama"), random_items(3)
+    group, heads = (Unit("kv", 1, 1),), (Unit("head", 1, 3), Unit("head", 1, 2), Unit("head", 1, 3))
+    table = ablate(model, items, [heads, (), group])
+    assert table.sets == ((Unit("head", 1, 2), Unit("head", 1, 3)), (), group)
+    assert np.array_equal(table.columns["log_prob"][0], table.columns["log_prob"][2])
+    assert not np.array_equal(table.columns["log_prob"][0], table.columns["log_prob"][1])
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_resumed_run_is_the_whole_run(variant: str) -> None:
+    model = model_of(variant)
+    ids = tiny.tokens(3, 8)
+    run = clean_run(model, ids, range(model.layout.n_layers))
+    whole = model.trunk(ids).last_hidden_state
+    for layer in range(model.layout.n_layers):
+        with torch.no_grad(), resume(model, layer, run.residuals[layer], tuples=run.tuples):
+            # Other ids: what comes before the layer must be the cached residual, not these.
+            resumed = model.trunk(torch.full_like(ids, 5) if layer else ids).last_hidden_state
+        torch.testing.assert_close(resumed, whole, rtol=0, atol=1e-12)
+        assert not any("forward" in block.block.__dict__ for block in model.blocks)
+
+
+def test_blocks_that_return_tuples_can_be_resumed() -> None:
+    module = tiny.build("gpt2", dtype=torch.float64)
+    expected = ablate(tiny.wrap(module), random_items(3), SETS)
+    for block in module.transformer.h:
+        plain = block.forward
+        block.forward = lambda *a, plain=plain, **k: (plain(*a, **k),)
+    trunk = module.transformer
+    inner = trunk.forward
+
+    def unpacking(*args: object, **kwargs: object) -> object:
+        handles = [b.register_forward_hook(lambda m, a, out: out[0]) for b in list(trunk.h)]
+        try:
+            return inner(*args, **kwargs)
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    trunk.forward = unpacking
+    found = ablate(tiny.wrap(module), random_items(3), SETS)
+    for row in range(len(SETS)):
+        assert_equal(found, row, expected, row)
+    assert all("forward" in block.__dict__ for block in module.transformer.h)  # what was there is back
+
+
+def test_a_wrong_residual_is_noticed() -> None:
+    model = model_of("gpt2")
+    ids = tiny.tokens(2, 6)
+    run = clean_run(model, ids, [1])
+    check_resume(model, ids, run)
+    run.residuals[1] = run.residuals[1] + 1e-6 * torch.randn(2, 6, 16)
+    with pytest.raises(InterventionError, match="resumed at layer L1 differs"):
+        check_resume(model, ids, run)
+
+
+def test_blocks_are_restored_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny.build_loaded("gpt2")
+
+    def fail(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ablation, "last_rows", fail)
+    with pytest.raises(KeyboardInterrupt):
+        ablate(model, random_items(2), [(Unit("head", 2, 0),)])
+    assert not any("forward" in block.block.__dict__ for block in model.blocks)
+    assert count(model.module) == 0
+
+
+def test_the_model_is_left_as_it_was() -> None:
+    module = tiny.build("llama").train()
+    before = {name: parameter.clone() for name, parameter in module.named_parameters()}
+    handle = module.model.layers[1].mlp.register_forward_hook(lambda *_: None)
+    ablate(tiny.wrap(module), random_items(3), SETS)
+    assert count(module) == 1  # the caller's own hook
+    handle.remove()
+    assert all(part.training for part in module.modules())
+    for name, parameter in module.named_parameters():
+        assert torch.equal(parameter, before[name]), name
+
+
+def test_quantised_models_can_be_ablated() -> None:
+    model = tiny.build_loaded("gpt2")
+    expected = ablate(model, random_items(3), SETS)
+    found = ablate(replace(model, quantised=True), random_items(3), SETS)
+    assert np.array_equal(found.columns["log_prob"], expected.columns["log_prob"])
+
+
+def test_foils_are_optional() -> None:
+    items = [*random_items(3), *random_items(1, foils=False, seed=5)]
+    assert set(ablate(model_of("gpt2"), items, [()]).columns) == {"argmax", "log_prob", "prob_diff"}
+
+
+def test_refusals() -> None:
+    model, items = model_of("gpt2"), random_items(2)
+    with pytest.raises(UsageError, match="unknown ablation value 'mean'"):
+        ablate(model, items, [()], value="mean")
+    with pytest.raises(UsageError, match="no sets"):
+        ablate(model, items, [])
+    with pytest.raises(UnitError, match=r"no L0\.H9"):
+        ablate(model, items, [(Unit("head", 0, 9),)])
+    with pytest.raises(UsageError, match=r"L0\.N3 cannot be ablated"):
+        ablate(model, items, [(Unit("neuron", 0, 3),)])
+    with pytest.raises(UsageError, match="no examples"):
+        ablate(model, [], [()])
+
+
+@pytest.mark.parametrize("architecture", tiny.ARCHITECTURES)
+def test_the_canary_sees_the_residual_move(architecture: str) -> None:
+    model = model_of(architecture)
+    for layer in (None, 0, model.layout.n_layers - 1):
+        moved, noise = canary(model, random_items(1)[0], layer=layer)
+        assert moved > 1e-3
+        assert noise < 1e-12
+
+
+def test_the_canary_dies_when_attention_writes_nothing() -> None:
+    dead = without(model_of("gpt2"), [Unit("attn", 1)])
+    with pytest.raises(InterventionError, match=r"ablating L1\.ATTN moved nothing"):
+        canary(dead, random_items(1)[0], layer=1)

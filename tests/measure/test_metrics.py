@@ -1,0 +1,114 @@
+"""Metrics and outcomes against the whole logits of the plain Hugging Face model."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from circuittest.errors import UsageError
+from circuittest.measure.metrics import (
+    METRICS,
+    Targets,
+    candidate_logits,
+    check_metric,
+    last_rows,
+    logits,
+    metric_values,
+    outcomes,
+)
+from circuittest.models.loaded import LoadedModel
+from tests.helpers import tiny
+from tests.helpers.items import FakeItem, random_items
+
+
+def plain_logits(model: LoadedModel, items: list[FakeItem]) -> tuple[Tensor, Tensor]:
+    """Last-position logits by the module itself, and the trunk's rows."""
+    ids = torch.tensor([item.prompt_ids for item in items])
+    with torch.no_grad():
+        return model.module(ids).logits[:, -1], last_rows(model.trunk(ids).last_hidden_state)
+
+
+@pytest.mark.parametrize("architecture", tiny.ARCHITECTURES)
+def test_logits_of_the_last_position(architecture: str) -> None:
+    model = tiny.build_loaded(architecture, dtype=torch.float64)
+    expected, rows = plain_logits(model, random_items(4, (7,)))
+    torch.testing.assert_close(logits(model, rows), expected, rtol=0, atol=1e-12)
+    ids = torch.tensor([[3, 9], [4, 9], [5, 9], [6, 9]])
+    torch.testing.assert_close(
+        candidate_logits(model, rows, ids), expected.gather(1, ids), rtol=0, atol=1e-12
+    )
+
+
+def test_a_soft_cap_on_the_logits_is_applied() -> None:
+    model = tiny.build_loaded("gemma3_text", dtype=torch.float64, final_logit_softcapping=2.0)
+    expected, rows = plain_logits(model, random_items(3, (7,)))
+    assert float(expected.abs().max()) < 2.0
+    torch.testing.assert_close(logits(model, rows), expected, rtol=0, atol=1e-12)
+    ids = torch.tensor([[3], [4], [5]])
+    torch.testing.assert_close(
+        candidate_logits(model, rows, ids), expected.gather(1, ids), rtol=0, atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("architecture", ["gpt2", "llama"])
+def test_metrics_by_hand(architecture: str) -> None:
+    model = tiny.build_loaded(architecture, dtype=torch.float64)
+    items = random_items(6, (7,))
+    full, rows = plain_logits(model, items)
+    targets = Targets.of(items, model.device)
+    found = {metric: metric_values(model, rows, targets, metric) for metric in METRICS}
+    measured = outcomes(model, rows, targets)
+    for i, item in enumerate(items):
+        p = full[i].softmax(-1)
+        answers, foils = list(item.answer_ids), list(item.foil_ids)
+        by_hand = {
+            "log_prob": math.log(float(p[answers].sum())),
+            "logit_diff": float(full[i][answers].mean() - full[i][foils].mean()),
+            "prob_diff": float(p[answers].sum() - p[foils].sum()),
+            "argmax": float(int(full[i].argmax()) in answers),
+            "candidates": float(full[i][answers].max() > full[i][foils].max()),
+        }
+        for metric in METRICS:
+            assert float(found[metric][i]) == pytest.approx(by_hand[metric], abs=1e-12)
+        for name, values in measured.items():
+            assert float(values[i]) == pytest.approx(by_hand[name], abs=1e-12), name
+    assert set(measured) == {"argmax", "candidates", "log_prob", "logit_diff", "prob_diff"}
+
+
+def test_a_tie_of_candidates_is_wrong() -> None:
+    model = tiny.build_loaded("gpt2", dtype=torch.float64)
+    weight = model.module.get_input_embeddings().weight
+    with torch.no_grad():
+        weight[4] = weight[3]  # tied to the unembedding: both tokens always have the same logit
+    items = [FakeItem(0, (5, 6, 7), (5, 6, 8), (3,), (4,))]
+    _, rows = plain_logits(model, items)
+    found = outcomes(model, rows, Targets.of(items, model.device))
+    assert (float(found["candidates"]), float(found["logit_diff"])) == (0.0, 0.0)
+
+
+def test_without_foils_there_are_no_contrasts() -> None:
+    model = tiny.build_loaded("gpt2", dtype=torch.float64)
+    items = random_items(3, (7,), foils=False)
+    full, rows = plain_logits(model, items)
+    found = outcomes(model, rows, Targets.of(items, model.device))
+    assert set(found) == {"argmax", "log_prob", "prob_diff"}
+    p = full[1].softmax(-1)[list(items[1].answer_ids)].sum()
+    assert float(found["prob_diff"][1]) == pytest.approx(float(p), abs=1e-12)
+
+
+def test_refusals() -> None:
+    with pytest.raises(UsageError, match="Did you mean 'log_prob'"):
+        check_metric("logprob", [])
+    with pytest.raises(UsageError, match="example 10 has no foil"):
+        check_metric("logit_diff", random_items(1, foils=False))
+    with pytest.raises(UsageError, match="no answer"):
+        Targets.of([FakeItem(0, (3,), (3,), ())], torch.device("cpu"))
+    with pytest.raises(UsageError, match="both answer and foil"):
+        Targets.of([FakeItem(0, (3,), (3,), (5,), (5,))], torch.device("cpu"))
+
+
+def test_the_last_rows_are_contiguous() -> None:
+    assert last_rows(torch.zeros(3, 4, 5)).is_contiguous()

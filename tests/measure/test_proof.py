@@ -1,0 +1,147 @@
+"""Proof of intervention: whatever keeps a unit from being ablated is noticed, and the unit is named."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from circuittest.errors import InterventionError, UnsupportedModel
+from circuittest.measure import zeroing
+from circuittest.measure.ablation import ablate
+from circuittest.models.hooks import count
+from circuittest.units import Unit
+from tests.helpers import tiny
+from tests.helpers.items import random_items
+
+ITEMS = random_items(4)
+HEADS = (Unit("head", 1, 2), Unit("head", 2, 0))
+MLP = (Unit("mlp", 1),)
+
+
+@pytest.mark.parametrize("architecture", tiny.ARCHITECTURES)
+@pytest.mark.parametrize("quantised", [False, True])
+def test_a_hook_that_does_nothing(
+    architecture: str, quantised: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = replace(tiny.build_loaded(architecture), quantised=quantised)
+    monkeypatch.setattr(zeroing, "zero_heads", lambda tensor, keep: tensor.clone())
+    with pytest.raises(InterventionError, match=r"L1\.H2 was not ablated"):
+        ablate(model, ITEMS, [HEADS])
+    monkeypatch.setattr(zeroing, "zero_mlp", lambda tensor, keep: tensor.clone())
+    with pytest.raises(InterventionError, match=r"L1\.MLP was not ablated"):
+        ablate(model, ITEMS, [MLP])
+    assert count(model.module) == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("architecture", tiny.ARCHITECTURES)
+def test_honest_ablations_pass_in_every_dtype(architecture: str, dtype: torch.dtype) -> None:
+    model = tiny.build_loaded(architecture, dtype=dtype)
+    table = ablate(model, ITEMS, [HEADS, MLP, (*HEADS, *MLP), ()])
+    assert table.choices["already_zero"] == []
+
+
+def test_one_unit_of_many_that_is_not_ablated_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny.build_loaded("llama")
+    honest = zeroing.zero_heads
+
+    def forgetful(tensor: Tensor, keep: Tensor) -> Tensor:
+        keep = keep.clone()
+        keep[1, 3] = 1
+        return honest(tensor, keep)
+
+    monkeypatch.setattr(zeroing, "zero_heads", forgetful)
+    all_heads = tuple(Unit("head", 1, i) for i in range(4))
+    with pytest.raises(InterventionError, match=r"L1\.H3 was not ablated"):
+        ablate(model, ITEMS, [all_heads[:2], all_heads])
+
+
+def test_heads_outside_the_set_stay_untouched(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny.build_loaded("llama")
+    monkeypatch.setattr(zeroing, "zero_heads", lambda tensor, keep: torch.zeros_like(tensor))
+    with pytest.raises(InterventionError, match="changed heads of layer L1 that are not in the set"):
+        ablate(model, ITEMS, [(Unit("head", 1, 0),)])
+
+
+def test_a_projection_that_ignores_its_ablated_input() -> None:
+    """The forward of the projection adds the lost part back, as an adapter with aliased tensors once did."""
+    module = tiny.build("llama")
+    out = module.model.layers[1].self_attn.o_proj
+    seen: list[Tensor] = []
+    out.register_forward_pre_hook(lambda m, args: seen.append(args[0]))
+    plain = type(out).forward
+    out.forward = lambda z: plain(out, seen[-1] if seen else z)
+    with pytest.raises(InterventionError, match=r"L1\.H2 was not ablated.*1\.00 of the unit's write is left"):
+        ablate(tiny.wrap(module), ITEMS, [HEADS])
+
+
+def test_a_block_that_adds_an_mlp_of_its_own() -> None:
+    """The module's output is zeroed, but the block has a second way to the residual."""
+    module = tiny.build("llama")
+    block = module.model.layers[1]
+    plain = block.forward
+
+    def forward(hidden_states: Tensor, *args: object, **kwargs: object) -> Tensor:
+        return plain(hidden_states, *args, **kwargs) + 0.1 * hidden_states
+
+    block.forward = forward
+    with pytest.raises(InterventionError, match=r"L1\.MLP was not ablated.*still adds something"):
+        ablate(tiny.wrap(module), ITEMS, [MLP])
+
+
+def test_a_projection_that_is_bypassed() -> None:
+    module = tiny.build("llama")
+    attention = module.model.layers[1].self_attn
+    projection = attention.o_proj
+
+    class Bypass(nn.Module):
+        def forward(self, z: Tensor) -> Tensor:
+            return nn.functional.linear(z, projection.weight, projection.bias)
+
+    plain, bypass = attention.forward, Bypass()
+
+    def forward(*args: object, **kwargs: object) -> object:
+        attention._modules["o_proj"] = bypass
+        try:
+            return plain(*args, **kwargs)
+        finally:
+            attention._modules["o_proj"] = projection
+
+    attention.forward = forward
+    with pytest.raises(InterventionError, match=r"L1\.H2 fired 0 times"):
+        ablate(tiny.wrap(module), ITEMS, [HEADS])
+
+
+def test_hooks_of_others_that_undo_the_ablation() -> None:
+    """A hook registered while the ablation runs would see its zeros; one that restores them is noticed."""
+    module = tiny.build("gpt2")
+    out = module.transformer.h[1].attn.c_proj
+    kept: list[Tensor] = []
+
+    def undo(_: nn.Module, args: tuple[Tensor], output: Tensor) -> Tensor:
+        kept.append(args[0])
+        return output + 1e-2
+
+    out.register_forward_hook(undo)
+    with pytest.raises(InterventionError, match=r"L1\.H2 was not ablated"):
+        ablate(tiny.wrap(module), ITEMS, [HEADS])
+    assert kept
+
+
+def test_a_unit_that_writes_nothing_is_listed_as_already_zero() -> None:
+    module = tiny.build("llama")
+    layer = module.model.layers[1]
+    with torch.no_grad():
+        layer.self_attn.v_proj.weight[4:8] = 0.0  # KV head 1, so that heads 2 and 3 have z = 0
+        layer.mlp.down_proj.weight.zero_()
+    table = ablate(tiny.wrap(module), ITEMS, [(Unit("kv", 1, 1), *MLP), (Unit("head", 1, 0),)])
+    assert table.choices["already_zero"] == ["L1.H2", "L1.H3", "L1.MLP"]
+
+
+def test_an_mlp_that_returns_a_tuple_is_unsupported() -> None:
+    hook = zeroing.Zeroing(tiny.build_loaded("llama"), [MLP])._mlp_hook(1)
+    with pytest.raises(UnsupportedModel, match="the MLP of layer L1 returns a tuple"):
+        hook(None, (), (torch.zeros(4, 6, 16), None))
