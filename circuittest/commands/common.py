@@ -8,6 +8,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -122,7 +123,8 @@ def write(place: str | Path, make: Callable[[Path], object]) -> None:
     except OSError as error:
         raise UsageError(f"cannot write {target}", error.strerror or str(error)) from error
     finally:
-        beside.unlink(missing_ok=True)
+        with suppress(OSError):  # the place itself may be impossible
+            beside.unlink()
 
 
 def refuse_to_overwrite(place: str | Path, load: Callable[[Path], object], what: str) -> None:
