@@ -2,14 +2,15 @@
 
 from circuittest.stats.competence import HEADROOM, Competence, competence
 from circuittest.stats.estimate import Estimate
-from circuittest.stats.inference import DRAWS, Inference
+from circuittest.stats.inference import DRAWS, Inference, Op
 from circuittest.stats.mean import MeanInference
 from circuittest.stats.measured import announce, listen_measured
 from circuittest.stats.multiplicity import holm
 from circuittest.stats.necessity import NecessityInference
-from circuittest.stats.proportion import PairedDifferenceInference, ProportionInference
+from circuittest.stats.paired import PairedDifferenceInference
+from circuittest.stats.proportion import ProportionInference
 from circuittest.stats.rank import RankP, rank_p
-from circuittest.stats.verdict import InvalidClaim, Op, Outcome, Undecided, Verdict, listen
+from circuittest.stats.verdict import InvalidClaim, Outcome, Undecided, Verdict, listen
 
 __all__ = [
     "DRAWS",

@@ -9,7 +9,8 @@ from numpy.typing import ArrayLike
 
 from circuittest.errors import UsageError
 from circuittest.stats.mean import MeanInference
-from circuittest.stats.proportion import PairedDifferenceInference, ProportionInference
+from circuittest.stats.paired import PairedDifferenceInference
+from circuittest.stats.proportion import ProportionInference
 from circuittest.stats.resampling import Floats, sample
 
 #: How far above its floor a model must be, as a lower confidence bound (claims.md, "Gates").
@@ -68,7 +69,7 @@ def competence(
     chance:
         Accuracy of guessing among the candidates (0 for the argmax over the vocabulary).
     majority:
-        Accuracy of always giving the most frequent answer: a number, or its outcomes [n] on the same examples.
+        Accuracy of always giving the most frequent answer: a number, or outcomes [n] on the same examples.
     ablated:
         Outcomes [n] on the same examples with the whole universe ablated; None where it was not measured.
     headroom:
@@ -97,8 +98,9 @@ def competence(
     if not passed:
         worst = min(lowers, key=lambda name: lowers[name])
         reason = (
-            f"the model is not competent at the task: accuracy {accuracy:.2f} on n = {outcome.size}, {worst} floor "
-            f"{floors[worst]:.2f}, lower bound of the difference {lower:.2f} where {headroom:.2f} is needed"
+            f"the model is not competent at the task: accuracy {accuracy:.2f} on n = {outcome.size}, "
+            f"{worst} floor {floors[worst]:.2f}, "
+            f"lower bound of the difference {lower:.2f} where {headroom:.2f} is needed"
         )
     return Competence(
         passed,
@@ -117,15 +119,8 @@ def competence(
 
 def _lower(outcome: Floats, rate: float | Floats, confidence: float) -> float:
     """Lower bound of mean(outcome) - rate; paired where the rate was measured on the same examples."""
-    binary = bool(np.isin(outcome, (0.0, 1.0)).all())
     if isinstance(rate, float):
-        if binary:
+        if np.isin(outcome, (0.0, 1.0)).all():
             return ProportionInference(int(outcome.sum()), outcome.size).interval(confidence)[0] - rate
         return MeanInference(outcome).interval(confidence)[0] - rate
-    if binary and bool(np.isin(rate, (0.0, 1.0)).all()):
-        return PairedDifferenceInference(outcome, rate).interval(confidence)[0]
-    if rate.shape != outcome.shape:
-        raise UsageError(
-            f"{outcome.size} outcomes against {rate.size}", "paired outcomes are of the same examples"
-        )
-    return MeanInference(outcome - rate, bounds=(-1.0, 1.0)).interval(confidence)[0]
+    return PairedDifferenceInference(outcome, rate).interval(confidence)[0]

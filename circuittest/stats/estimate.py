@@ -9,8 +9,8 @@ from numbers import Real
 from typing import Any, Literal, NoReturn
 
 from circuittest.errors import UsageError
-from circuittest.stats.inference import Inference
-from circuittest.stats.verdict import InvalidClaim, Op, Verdict, judge, number
+from circuittest.stats.inference import Inference, Op
+from circuittest.stats.verdict import InvalidClaim, Verdict, judge, number
 
 Censored = Literal["lower", "upper"]
 

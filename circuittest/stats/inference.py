@@ -39,7 +39,7 @@ class Inference(Protocol):
         """How the interval is made, in a few words; a recorded choice."""
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Two-sided interval; each end is a one-sided bound at 1 - (1 - confidence)/2. Ends may be infinite."""
+        """Two-sided interval of one-sided bounds at 1 - (1 - confidence)/2; an end may be infinite."""
 
     def p_value(self, op: Op, threshold: float) -> float:
         """One-sided p-value of the negation of "theta `op` threshold"."""
@@ -97,11 +97,11 @@ class DrawnInference:
         if op in (">=", ">"):
             trivial = threshold <= self.limits[0] if op == ">=" else threshold < self.limits[0]
             beyond = np.searchsorted(low, threshold, side="left" if op == ">=" else "right")
-            wrong_side = self.value < threshold
+            wrong_side = self.value < threshold or (op == ">" and self.value == threshold)
         else:
             trivial = threshold >= self.limits[1] if op == "<=" else threshold > self.limits[1]
             beyond = high.size - np.searchsorted(high, threshold, side="right" if op == "<=" else "left")
-            wrong_side = self.value > threshold
+            wrong_side = self.value > threshold or (op == "<" and self.value == threshold)
         if trivial:
             return 0.0
         p = (1.0 + float(beyond)) / (low.size + 1.0)
@@ -120,7 +120,8 @@ def examples_needed(n: int, half: float, gap: float) -> dict[str, Any]:
         return {"n": None, "controls": None, "text": "more varied data: this sample gives no bound"}
     if gap == 0.0 or (half / gap) ** 2 > _PRACTICAL:
         return nothing_needed()
-    wanted = round_up(n * (half / gap) ** 2)
+    # a tenth more at least: the half-width only roughly follows the square root
+    wanted = max(round_up(1.1 * n), round_up(n * (half / gap) ** 2))
     return {"n": wanted, "controls": None, "text": f"about n = {wanted} examples"}
 
 
@@ -134,5 +135,5 @@ def round_up(count: float) -> int:
     whole = math.ceil(count - 1e-9)
     if whole < 100:
         return whole
-    scale = 10 ** (len(str(whole)) - 2)
+    scale: int = 10 ** (len(str(whole)) - 2)
     return -(-whole // scale) * scale

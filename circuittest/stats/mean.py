@@ -10,12 +10,14 @@ that the sample does not contain.
 
 and the bounds are quantiles of low and high. This is the bound of Learned-Miller & Thomas (2019,
 arXiv 1905.06208) written as a Bayesian bootstrap (Rubin 1981) with a pseudo-observation: for 0/1 values it is
-the exact binomial interval (Clopper & Pearson 1934), for all values equal it has that interval's width, and it
+the exact binomial interval (Clopper & Pearson 1934), for all values equal it is as wide as that one, and it
 costs a shift of order 1/n elsewhere. Its coverage is proved in special cases and simulated in
 benchmarks/statistics/coverage.py; it is conservative where values vary little.
 
-*Unbounded.* The bootstrap-t (Efron & Tibshirani 1993, section 12.5) joined with Student's t: the wider end of
-the two, because the bootstrap-t alone is erratic in small discrete samples.
+*Unbounded.* No interval for an unbounded mean is valid for every distribution (Bahadur & Savage 1956). Each
+end is the widest of three: the bootstrap-t (Efron & Tibshirani 1993, section 12.5), Student's t, and the
+Dirichlet bound with the pseudo-observation a quarter of the way beyond the extreme value,
+max + (max - median)/4. That meets 93 % down to n = 20 for lognormal samples, where the bootstrap-t has 92 %.
 
 With groups the clusters, not the examples, are drawn, and the mean is the ratio of cluster totals to sizes.
 """
@@ -27,11 +29,14 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from circuittest.errors import UsageError
 from circuittest.stats.inference import DRAWS, DrawnInference, Floats
 from circuittest.stats.resampling import count_blocks, exponential_blocks, partition, sample
+
+#: Where the pseudo-observation of an unbounded sample lies, in units of (extreme - median) beyond the extreme.
+BEYOND = 0.25
 
 
 class MeanInference(DrawnInference):
@@ -79,17 +84,15 @@ class MeanInference(DrawnInference):
         self._seed, self._draws = seed, draws
         if draws < 199:
             raise UsageError(f"{draws} draws", "an interval needs at least 199")
-        kind = (
-            "bootstrap-t joined with Student's t"
-            if bounds is None
-            else "Dirichlet weights with worst-case pseudo-observation"
-        )
+        kind = "Dirichlet weights with worst-case pseudo-observation"
+        if bounds is None:
+            kind = "widest of bootstrap-t, Student's t and Dirichlet weights with pseudo-observation"
         self.method = kind if groups is None else f"{kind}, {self.n_clusters} clusters"
 
     def _draw(self) -> tuple[Floats, Floats]:
-        return self._draw_unbounded() if self.bounds is None else self._draw_bounded(self.bounds)
+        return self._draw_unbounded() if self.bounds is None else self._dirichlet(self.bounds)
 
-    def _draw_bounded(self, bounds: tuple[float, float]) -> tuple[Floats, Floats]:
+    def _dirichlet(self, bounds: tuple[float, float]) -> tuple[Floats, Floats]:
         units = np.column_stack((self._totals, self._sizes))
         size = float(self._sizes.mean())
         low, high = [], []
@@ -118,13 +121,17 @@ class MeanInference(DrawnInference):
                 pivot = np.where(errors > 1e-12 * error, shift / errors, np.sign(shift) * np.inf)
             pivots.append(np.where(np.isnan(pivot), 0.0, pivot))
         studentised = np.sort(np.concatenate(pivots))
-        theory = student.ppf(np.arange(1, self._draws + 1) / (self._draws + 1), count - 1)
-        low = self.value - error * np.maximum(studentised, theory)
-        high = self.value - error * np.minimum(studentised, theory)
+        theory = stdtrit(count - 1, np.arange(1, self._draws + 1) / (self._draws + 1))
+        means = totals / sizes
+        least, middle, most = float(means.min()), float(np.median(means)), float(means.max())
+        reach = least - BEYOND * (middle - least), most + BEYOND * (most - middle)
+        smooth_low, smooth_high = (np.sort(draw) for draw in self._dirichlet(reach))
+        low = np.minimum(self.value - error * np.maximum(studentised, theory)[::-1], smooth_low)
+        high = np.maximum(self.value - error * np.minimum(studentised, theory)[::-1], smooth_high)
         return low, high
 
     def standard_error(self) -> float:
-        """Cluster-robust standard error of the mean: sqrt(G/(G-1) sum_g (T_g - m N_g)^2)/n; NaN for one cluster."""
+        """Cluster-robust standard error, sqrt(G/(G-1) sum_g (T_g - m N_g)^2)/n; NaN for a single cluster."""
         count = self.n_clusters
         if count < 2:
             return math.nan

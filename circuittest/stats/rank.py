@@ -31,14 +31,17 @@ class RankP:
 
 
 def rank_p(circuit: float, controls: Sequence[float], *, harmful_is: str = "low") -> RankP:
-    """The rank of the circuit's outcome among its controls' (Phipson & Smyth 2010: the circuit counts as one draw).
+    """The rank of the circuit's outcome among its controls'.
+
+    The circuit counts as one draw, so that p is never 0 (Phipson & Smyth 2010).
 
     Parameters
     ----------
     circuit, controls:
         Outcome with the circuit ablated, and with each control set ablated.
     harmful_is:
-        "low" when a low outcome means harm (accuracy, log-probability), "high" for a loss. Ties count as harmful.
+        "low" when a low outcome means harm (accuracy, log-probability), "high" for a loss. Ties count as
+        harmful.
     """
     if harmful_is not in ("low", "high"):
         raise UsageError(f"harmful_is is {harmful_is!r}", 'it is "low" or "high"')

@@ -33,7 +33,7 @@ def exponential_blocks(seed: int, draws: int, width: int) -> Iterator[Floats]:
 
 
 def count_blocks(seed: int, draws: int, width: int) -> Iterator[Floats]:
-    """Blocks [b × width] of how often each of `width` units occurs in an ordinary bootstrap sample of size `width`."""
+    """Blocks [b × width]: how often each of `width` units occurs in an ordinary bootstrap sample."""
     rng = generator(seed)
     for rows in _rows(draws, width):
         picks = rng.integers(0, width, (rows, width)) + width * np.arange(rows)[:, None]

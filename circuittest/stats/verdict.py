@@ -15,24 +15,24 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from circuittest.errors import CircuittestError
+from circuittest.stats.inference import Op, nothing_needed
 
 if TYPE_CHECKING:
     from circuittest.stats.estimate import Estimate
 
-Op = Literal[">=", ">", "<=", "<"]
 Outcome = Literal["supported", "refuted", "undecided", "invalid"]
 Listener = Callable[["Verdict"], object]
 
 _listeners: ContextVar[tuple[Listener, ...]] = ContextVar("circuittest_verdict_listeners", default=())
 
 
-class Undecided(CircuittestError):  # noqa: N818 - named after the outcome
+class Undecided(CircuittestError):
     """The data neither support nor refute the claim. Not an AssertionError: nothing was shown to be false."""
 
     verdict: Verdict | None = None
 
 
-class InvalidClaim(CircuittestError):  # noqa: N818 - named after the outcome
+class InvalidClaim(CircuittestError):
     """The claim cannot be judged: one of its gates failed."""
 
     verdict: Verdict | None = None
@@ -184,7 +184,10 @@ def judge(estimate: Estimate, op: Op, threshold: float) -> Verdict:
         )
     if decide(interval, op, threshold) != "undecided":
         word = "at least" if estimate.censored == "lower" else "at most"
-        reason = f"the true value is {word} the one measured (it is at its limit), which does not decide {op} {threshold:g}"
+        reason = (
+            f"the true value is {word} the one measured (a limit was reached), "
+            f"which does not decide {op} {threshold:g}"
+        )
         return Verdict(estimate, op, threshold, outcome, reason, p_value)
     needed = _needed(estimate, op, threshold)
     reason = f"the interval {span} contains {threshold:g}; what would decide it: {needed['text']}"
@@ -192,12 +195,11 @@ def judge(estimate: Estimate, op: Op, threshold: float) -> Verdict:
 
 
 def _needed(estimate: Estimate, op: Op, threshold: float) -> Mapping[str, Any]:
-    if estimate.margin is not None and estimate.value is not None:
-        if abs(estimate.value - threshold) <= estimate.margin:
-            return {"n": None, "controls": None, "text": "none: within the margin of the threshold"}
-    if estimate.inference is None:
-        return {"n": None, "controls": None, "text": "an interval"}
-    advice = estimate.inference.needed(op, threshold)
+    value, margin, inference = estimate.value, estimate.margin, estimate.inference
+    if margin is not None and value is not None and abs(value - threshold) <= margin:
+        return nothing_needed()
+    # an inference from elsewhere may answer in words alone
+    advice: Any = nothing_needed() if inference is None else inference.needed(op, threshold)
     return {"n": None, "controls": None, "text": advice} if isinstance(advice, str) else advice
 
 
