@@ -3,6 +3,7 @@
 from circuittest.stats.competence import HEADROOM, Competence, competence
 from circuittest.stats.estimate import Estimate
 from circuittest.stats.inference import DRAWS, Inference, Op
+from circuittest.stats.listening import announce, listen, listen_measured
 from circuittest.stats.mean import MeanInference
 from circuittest.stats.measured import announce, listen_measured
 from circuittest.stats.multiplicity import holm
@@ -10,7 +11,7 @@ from circuittest.stats.necessity import NecessityInference
 from circuittest.stats.paired import PairedDifferenceInference
 from circuittest.stats.proportion import ProportionInference
 from circuittest.stats.rank import RankP, rank_p
-from circuittest.stats.verdict import InvalidClaim, Outcome, Undecided, Verdict, listen
+from circuittest.stats.verdict import InvalidClaim, Outcome, Undecided, Verdict
 
 __all__ = [
     "DRAWS",

@@ -8,22 +8,18 @@ high <= t), and "<=" and "<" mirror the two. Invalid whenever the estimate is.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from circuittest.errors import CircuittestError
 from circuittest.stats.inference import Op, nothing_needed
+from circuittest.stats.listening import announce_judged
 
 if TYPE_CHECKING:
     from circuittest.stats.estimate import Estimate
 
 Outcome = Literal["supported", "refuted", "undecided", "invalid"]
-Listener = Callable[["Verdict"], object]
-
-_listeners: ContextVar[tuple[Listener, ...]] = ContextVar("circuittest_verdict_listeners", default=())
 
 
 class Undecided(CircuittestError):
@@ -36,20 +32,6 @@ class InvalidClaim(CircuittestError):
     """The claim cannot be judged: one of its gates failed."""
 
     verdict: Verdict | None = None
-
-
-@contextmanager
-def listen(callback: Listener) -> Iterator[None]:
-    """Call `callback(verdict)` whenever the truth of a verdict is taken in this context.
-
-    It is called every time, in the order of registration, before the truth is returned or
-    `Undecided`/`InvalidClaim` is raised.
-    """
-    token = _listeners.set((*_listeners.get(), callback))
-    try:
-        yield
-    finally:
-        _listeners.reset(token)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -79,8 +61,7 @@ class Verdict:
     needed: Mapping[str, Any] | None = field(default=None)
 
     def __bool__(self) -> bool:
-        for callback in _listeners.get():
-            callback(self)
+        announce_judged(self)
         if self.outcome in ("supported", "refuted"):
             return self.outcome == "supported"
         kind = Undecided if self.outcome == "undecided" else InvalidClaim
