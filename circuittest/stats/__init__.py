@@ -5,7 +5,6 @@ from circuittest.stats.estimate import Estimate
 from circuittest.stats.inference import DRAWS, Inference, Op
 from circuittest.stats.listening import announce, listen, listen_measured
 from circuittest.stats.mean import MeanInference
-from circuittest.stats.measured import announce, listen_measured
 from circuittest.stats.multiplicity import holm
 from circuittest.stats.necessity import NecessityInference
 from circuittest.stats.paired import PairedDifferenceInference
