@@ -16,7 +16,9 @@ HEAVY = ("torch", "transformers", "tokenizers", "scipy", "numpy", "pydantic", "y
 def loaded_after(code: str) -> set[str]:
     """Names of the modules that a fresh interpreter has loaded after running `code`."""
     script = f"{code}\nimport sys\nsys.stdout.write(' '.join(sorted(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120
+    )
     return set(done.stdout.split())
 
 
@@ -50,7 +52,7 @@ def test_every_public_name_is_there() -> None:
 
 def test_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'Labb'"):
-        circuittest.Labb  # noqa: B018
+        circuittest.Labb
 
 
 def test_version_is_the_distribution_s() -> None:
@@ -58,5 +60,9 @@ def test_version_is_the_distribution_s() -> None:
 
 
 def test_entry_points() -> None:
-    assert [e.value for e in entry_points(group="pytest11", name="circuittest")] == ["pytest_circuittest.plugin"]
-    assert [e.value for e in entry_points(group="console_scripts", name="circuittest")] == ["circuittest.cli:main"]
+    assert [e.value for e in entry_points(group="pytest11", name="circuittest")] == [
+        "pytest_circuittest.plugin"
+    ]
+    assert [e.value for e in entry_points(group="console_scripts", name="circuittest")] == [
+        "circuittest.cli:main"
+    ]
