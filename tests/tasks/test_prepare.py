@@ -12,13 +12,14 @@ from circuittest.errors import TaskError
 from circuittest.tasks import get_task, list_tasks, prepare
 from circuittest.zoo.vocabulary import make_tokenizer
 
-from .toy_tokenizers import subword
+from .toy_tokenizers import metaspace, subword
 
 TOKENIZERS = {
     "zoo": make_tokenizer,
     "subword": subword,
     "digits": lambda: subword(digits=True),
     "subword with bos": lambda: subword(bos=True),
+    "metaspace": metaspace,
 }
 CASES = [(kind, name) for kind in TOKENIZERS for name in list_tasks()]
 

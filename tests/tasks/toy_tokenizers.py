@@ -65,3 +65,17 @@ def subword(*, digits: bool = False, bos: bool = False) -> Any:
             single="<s> $A", special_tokens=[("<s>", tokenizer.token_to_id("<s>"))]
         )
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **({"bos_token": "<s>"} if bos else {}))
+
+
+@cache
+def metaspace() -> Any:
+    """BPE over pieces that start with "▁", single digits, BOS in front: like Gemma's."""
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Metaspace(prepend_scheme="never"), pre_tokenizers.Digits(individual_digits=True)]
+    )
+    special = ["<unk>", "<bos>", *(f"<filler {i}>" for i in range(2000))]
+    trainer = trainers.BpeTrainer(vocab_size=5000, special_tokens=special, show_progress=False)
+    tokenizer.train_from_iterator(_corpus(), trainer)
+    tokenizer.post_processor = processors.TemplateProcessing(single="<bos> $A", special_tokens=[("<bos>", 1)])
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<bos>", unk_token="<unk>")
