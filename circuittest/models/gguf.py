@@ -77,7 +77,7 @@ def converted(path: Path) -> Path:
         raise LoadError(
             f"cannot convert {path}",
             f"{' and '.join(missing)} not installed",
-            "pip install circuittest[gguf]",
+            "run: pip install circuittest[gguf]",
         )
     from filelock import FileLock
 
@@ -106,7 +106,7 @@ def converted(path: Path) -> Path:
 def _convert(path: Path, into: Path) -> None:
     log.info("converting %s, once, into %s", path.name, into.parent)
     try:
-        with contextlib.redirect_stderr(io.StringIO()):  # its progress bar cannot be switched off
+        with contextlib.redirect_stderr(io.StringIO()):  # some of its progress bars cannot be switched off
             module, tokenizer = _read(path)
     except CircuittestError:
         raise
@@ -117,8 +117,9 @@ def _convert(path: Path, into: Path) -> None:
             f" ({type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'})",
             "compare its size and checksum with the source, or convert it to a Hugging Face directory yourself",
         ) from error
-    module.save_pretrained(into)
-    tokenizer.save_pretrained(into)
+    with contextlib.redirect_stderr(io.StringIO()):
+        module.save_pretrained(into)
+        tokenizer.save_pretrained(into)
 
 
 def _read(path: Path) -> tuple[Any, Any]:

@@ -176,14 +176,14 @@ def _read(name: str, source: str, dtype: torch.dtype) -> nn.Module:
 def _read_tokenizer(name: str, source: str) -> Any:
     from transformers import AutoTokenizer
 
+    remedy = "save the tokenizer beside the model, or pass tokenizer="
     try:
-        return AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+        found = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
     except Exception as error:  # as above
-        raise LoadError(
-            f"cannot load a tokenizer for {name}",
-            _first_line(error),
-            "save the tokenizer beside the model, or pass tokenizer=",
-        ) from error
+        raise LoadError(f"cannot load a tokenizer for {name}", _first_line(error), remedy) from error
+    if len(found) - len(found.get_added_vocab()) < 2:  # what transformers makes up where there are no files
+        raise LoadError(f"there is no tokenizer for {name}", "the one found has no words", remedy)
+    return found
 
 
 def _explained(name: str, error: Exception) -> LoadError:
