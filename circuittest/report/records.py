@@ -32,7 +32,8 @@ def record(measured: Any, *, id: str, outcome: str) -> Record:
     id:
         ``nodeid`` of a spec's item, or ``nodeid::claim#k``.
     outcome:
-        What became of the test: "passed", "failed", "skipped", "xfailed", "xpassed" or "error".
+        What became of the test: "passed", "failed", "skipped", "xfailed", "xpassed" or "error"; "fixture" for a verdict
+        that belongs to no single test.
 
     Returns
     -------

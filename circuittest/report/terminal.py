@@ -146,6 +146,8 @@ def verdict_text(record: Mapping[str, Any]) -> str:
     text: str = record["verdict"]
     if record["label"]:
         text += f" ({record['label']})"
+    if record["outcome"] == "fixture":
+        return f"{text}, in a fixture"
     usual = {
         "supported": "passed",
         "measured": "passed",

@@ -51,8 +51,14 @@ def _first(
     error: ValidationError, model: type[BaseModel], document: Document, path: Path_, what: str
 ) -> SpecError:
     found = error.errors(include_url=False)
-    # A key that does not exist explains more than what is missing because of it.
-    found.sort(key=lambda e: (e["type"] != "extra_forbidden", _place(document, path, e)))
+
+    def rank(one: Mapping[str, Any]) -> tuple[Any, ...]:
+        # A key that does not exist explains more than what is missing because of it; then the order of the file; and
+        # where a value may be one thing or another, the mistake deepest inside it.
+        where = _inner(document, path, one["loc"])
+        return one["type"] != "extra_forbidden", document.place(where[: len(path) + 1]), -len(where)
+
+    found.sort(key=rank)
     first = found[0]
     kind, where, inner = first["type"], _inner(document, path, first["loc"]), first.get("ctx", {})
     if kind == "extra_forbidden":
@@ -71,12 +77,8 @@ def _first(
     value = _at(document.data, where)
     alternatives = [e for e in found if _inner(document, path, e["loc"]) == where]
     return document.error(
-        where, f"{shown} is {_show(value)}", " or ".join(_wanted(alternatives)), _remedy(kind, inner, value)
+        where, f"{shown} is {_show(value)}", _either(_wanted(alternatives)), _remedy(kind, inner, value)
     )
-
-
-def _place(document: Document, path: Path_, error: Mapping[str, Any]) -> tuple[int, int]:
-    return document.place(_inner(document, path, error["loc"]), key=error["type"] == "extra_forbidden")
 
 
 def _inner(document: Document, path: Path_, loc: Iterable[str | int]) -> Path_:
@@ -106,6 +108,12 @@ def _wanted(errors: Iterable[Mapping[str, Any]]) -> list[str]:
         if text not in texts:
             texts.append(text)
     return texts
+
+
+def _either(texts: list[str]) -> str:
+    start = "it must be "
+    rest = [text.removeprefix(start) if all(t.startswith(start) for t in texts) else text for text in texts[1:]]
+    return " or ".join([*texts[:1], *rest])
 
 
 def _example(inner: Mapping[str, Any]) -> str:

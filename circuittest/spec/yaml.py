@@ -97,8 +97,8 @@ def parse_yaml(raw: bytes | str, file: str = "<string>") -> Document:
         line = raw.count(b"\n", 0, error.start) + 1
         what = "the spec is not UTF-8 text"
         raise SpecError(what, error.reason, "save it as UTF-8", file=file, line=line, column=1) from error
-    composer = _Composer(text, file)
     try:
+        composer = _Composer(text, file)
         data = composer.document()
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1

@@ -102,7 +102,7 @@ def write_json(config: pytest.Config) -> None:
 def write_table(terminal: pytest.TerminalReporter, config: pytest.Config) -> None:
     """The table of claims, below the tests' own summary; nothing where no claim was judged or measured."""
     records = collector(config).records()
-    if not records or config.get_verbosity() < -1:
+    if not records or config.get_verbosity() < -1 or config.getoption("no_summary", False):
         return
     from circuittest.report.terminal import claims_table, counts
 

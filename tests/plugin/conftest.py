@@ -45,6 +45,10 @@ class Suite:
         """Run in this process."""
         return self.pytester.runpytest_inprocess("-p", "fake_lab", "-p", "no:randomly", *args)
 
+    def run_fresh(self, *args: str) -> pytest.RunResult:
+        """Run in a process of its own: workers of xdist see the module path of its start."""
+        return self.pytester.runpytest_subprocess("-p", "fake_lab", "-p", "no:randomly", *args)
+
     def records(self, *args: str) -> list[dict[str, Any]]:
         """Run, and read what was recorded."""
         target = self.path / "records.json"

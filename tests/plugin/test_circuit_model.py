@@ -21,7 +21,9 @@ def test_new_is_refused_where_the_suite_names_several(suite, where):
     if where == "marker":
         suite.test(TEST.format(model=["zoo:gqa", "zoo:mha"], got="new"))
     elif where == "spec":
-        suite.spec("circuittest: 1\nmodel: [zoo:gqa, zoo:mha]\ntask: ioi\ncircuit: {at: 95}\nclaims: [reuse: {max: 1}]\n")
+        suite.spec(
+            "circuittest: 1\nmodel: [zoo:gqa, zoo:mha]\ntask: ioi\ncircuit: {at: 95}\nclaims: [reuse: {max: 1}]\n"
+        )
     else:
         suite.test(TEST.format(model="zoo:mha", got="new"))
         suite.spec()
@@ -68,7 +70,9 @@ def test_an_existing_path_with_an_equals_sign_is_a_model(suite):
 
 def test_a_path_shows_as_its_last_part(suite):
     (suite.path / "runs" / "tuned").mkdir(parents=True)
-    suite.test("@pytest.mark.circuit(model='a', task='ioi')\ndef test_x(lab):\n    assert lab.name == 'tuned'\n")
+    suite.test(
+        "@pytest.mark.circuit(model='a', task='ioi')\ndef test_x(lab):\n    assert lab.name == 'tuned'\n"
+    )
     suite.run("-v", "--circuit-model=./runs/tuned").stdout.fnmatch_lines(["*test_x[[]tuned-ioi[]] PASSED*"])
 
 

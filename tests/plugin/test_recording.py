@@ -62,7 +62,9 @@ def test_the_record_holds_what_the_design_asks_for(suite):
 
 
 def test_estimates_that_nobody_judges_are_recorded_as_measured(suite):
-    suite.test(MARK + "def test_x(lab):\n    lab.reuse(lab.shared())\n    assert lab.necessity(lab.shared()) > 0\n")
+    suite.test(
+        MARK + "def test_x(lab):\n    lab.reuse(lab.shared())\n    assert lab.necessity(lab.shared()) > 0\n"
+    )
     records = suite.records()
     assert told(records) == [
         ("test_x[zoo:gqa-ioi]::necessity#1", "supported", "passed"),
@@ -77,7 +79,10 @@ def test_a_comparison_whose_truth_is_not_taken_is_no_verdict(suite):
 
 
 def test_the_same_verdict_twice_is_one_record(suite):
-    suite.test(MARK + "def test_x(lab):\n    v = lab.reuse(lab.shared()) >= 0.3\n    assert not v\n    assert not v\n")
+    suite.test(
+        MARK
+        + "def test_x(lab):\n    v = lab.reuse(lab.shared()) >= 0.3\n    assert not v\n    assert not v\n"
+    )
     assert told(suite.records()) == [("test_x[zoo:gqa-ioi]::reuse#1", "refuted", "passed")]
 
 
@@ -179,7 +184,9 @@ def test_an_assertion_message_of_the_user_stays(suite):
 
 
 def test_an_unrelated_failure_after_a_refuted_verdict_keeps_its_own_words(suite):
-    suite.test(MARK + "def test_x(lab):\n    assert not (lab.reuse(lab.shared()) >= 0.3)\n    assert 1 == 2\n")
+    suite.test(
+        MARK + "def test_x(lab):\n    assert not (lab.reuse(lab.shared()) >= 0.3)\n    assert 1 == 2\n"
+    )
     for mode in ((), (PLAIN,)):
         errors = [line for line in suite.run(*mode).outlines if line.startswith("E ")]
         assert not any("refuted" in line for line in errors)

@@ -108,13 +108,19 @@ def test_a_model_that_cannot_be_loaded_fails_each_claim_and_is_tried_once(suite)
 def test_messages_name_the_file_as_seen_from_where_pytest_was_started(suite):
     suite.path.joinpath("deep").mkdir()
     suite.spec("circuittest: 2\n", name="deep/x.circuit.yaml")
-    assert "\ndeep/x.circuit.yaml:1:14: 'circuittest' is 2: this release reads version 1" in suite.run().stdout.str()
+    assert (
+        "\ndeep/x.circuit.yaml:1:14: 'circuittest' is 2: this release reads version 1"
+        in suite.run().stdout.str()
+    )
 
 
 def test_a_model_beside_the_spec_and_its_name_in_ids(suite):
     folder = suite.path / "deep"
     (folder / "tuned").mkdir(parents=True)
-    suite.spec(HEAD.replace("zoo:gqa", "[./tuned, zoo:gqa]") + "  - necessity: {min: 0.3}\n", name="deep/x.circuit.yaml")
+    suite.spec(
+        HEAD.replace("zoo:gqa", "[./tuned, zoo:gqa]") + "  - necessity: {min: 0.3}\n",
+        name="deep/x.circuit.yaml",
+    )
     result = suite.run("-v")
     result.stdout.fnmatch_lines(["deep/x.circuit.yaml::necessity[[]tuned[]] PASSED*"])
     assert suite.loads[0] == f"{folder / 'tuned'} auto float32"

@@ -1,0 +1,105 @@
+"""Judging a claim of a spec: what reaches the lab, and where the file is wrong for this model."""
+
+from __future__ import annotations
+
+import pytest
+
+from circuittest.circuit import Circuit
+from circuittest.errors import LoadError, SpecError, TaskError, UsageError
+from circuittest.spec import judge, load_spec
+from circuittest.stats import Estimate, ProportionInference
+from circuittest.units import Layout
+
+HEAD = "circuittest: 1\nmodel: a\ntask:\n  name: ioi\n"
+
+
+class Recorded:
+    """A lab that writes down what it is asked."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.layout = Layout(3, 4, 2)
+        self.error = error
+        self.calls: list[tuple] = []
+
+    def shared(self, **options):
+        if isinstance(self.error, TaskError):
+            raise self.error
+        self.calls.append(("shared", options))
+        return Circuit.of(["L1.H1"], layout=self.layout)
+
+    def circuit(self, source):
+        self.calls.append(("circuit", source))
+        return Circuit(source.units, source.edges, source.name, self.layout)
+
+    def measure(self, claim, circuit, *, decide=None, **options):
+        if self.error:
+            raise self.error
+        self.calls.append((claim, circuit, decide, options))
+        inference = ProportionInference(150, 200)
+        return Estimate(claim=claim, value=0.75, inference=inference, n_examples=200, decide=decide)
+
+
+@pytest.fixture
+def judged(tmp_path):
+    def judged(text, lab):
+        path = tmp_path / "x.circuit.yaml"
+        path.write_text(HEAD + text)
+        spec = load_spec(path, name="x.circuit.yaml")
+        return [judge(spec, claim, lab) for claim in spec.claims]
+
+    return judged
+
+
+def test_the_lab_is_asked_for_circuit_claim_options_and_threshold(judged):
+    lab = Recorded()
+    verdicts = judged(
+        "circuit: {top: 10%}\ngroups: {g: [L0.H1]}\nclaims:\n"
+        "  - necessity: {min: 0.3, controls: 7}\n  - coverage: {of: g, below: 0.5}\n",
+        lab,
+    )
+    assert [(v.outcome, v.op, v.threshold) for v in verdicts] == [("supported", ">=", 0.3), ("refuted", "<", 0.5)]
+    recipe = {"method": "eap", "universe": "heads", "top": "10%", "at": 95, "score": "edge-abs-sum"}
+    assert lab.calls == [
+        ("shared", recipe),
+        ("necessity", Circuit.of(["L1.H1"]), 0.3, {"controls": 7}),
+        ("circuit", Circuit.of(["L0.H1"])),
+        ("coverage", Circuit.of(["L0.H1"]), 0.5, {}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column", "message"),
+    [
+        ("circuit:\n  units: [L0.H1, L3.H0]\nclaims: [necessity: {min: 0}]\n", 6, 18, "the model has no L3.H0"),
+        ("groups:\n  g: [L0.KV7]\nclaims: [necessity: {of: g, min: 0}]\n", 6, 7, "the model has no L0.KV7"),
+        (
+            "groups:\n  g: [L1.H0->L0.H0.q]\nclaims: [necessity: {of: g, min: 0}]\n",
+            6,
+            7,
+            "the model has no edge L1.H0->L0.H0.q",
+        ),
+    ],
+)
+def test_units_that_the_model_lacks_are_told_at_their_place(judged, text, line, column, message):
+    with pytest.raises(SpecError) as caught:
+        judged(text, Recorded())
+    assert (caught.value.line, caught.value.column) == (line, column)
+    assert message in str(caught.value)
+
+
+CLAIM = "circuit: {top: 10%}\nclaims:\n  - necessity: {min: 0.3}\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "line", "column"), [(TaskError("no such task"), 4, 9), (UsageError("no such option"), 7, 5)]
+)
+def test_what_the_lab_refuses_is_told_at_the_place_that_asks_for_it(judged, error, line, column):
+    with pytest.raises(SpecError) as caught:
+        judged(CLAIM, Recorded(error))
+    assert (caught.value.line, caught.value.column) == (line, column)
+    assert str(caught.value).startswith(f"x.circuit.yaml:{line}:{column}: {error.what}")
+
+
+def test_other_errors_pass_through(judged):
+    with pytest.raises(LoadError):
+        judged(CLAIM, Recorded(LoadError("no such model")))
