@@ -70,11 +70,12 @@ def claims_table(
     console.print(table)
     lines = stream.getvalue().splitlines()
     if table is not tables[0]:
-        lines = [
-            line
-            for head, row in zip(["", *(r["id"] for r in listed)], lines, strict=True)
-            for line in (head, row)
-        ][1:]
+        rows = lines[1:]
+        lines = lines[:1]
+        for one, row in zip(listed, rows, strict=True):
+            name = one["id"]
+            lines += [name[start : start + width] for start in range(0, len(name), width)]
+            lines.append(row)
     stream.seek(stream.truncate(0))
     for record in listed:
         if record["verdict"] not in ("supported", "measured") and record["reason"]:
