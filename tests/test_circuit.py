@@ -7,13 +7,12 @@ import pickle
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis_circuittest import circuits, layouts
+from hypothesis import given, strategies as st
 
 from circuittest.circuit import Circuit
 from circuittest.errors import CircuitError, UnitError
 from circuittest.units import Edge, Layout, Unit
+from hypothesis_circuittest import circuits, layouts
 
 LAYOUT = Layout(4, 8, 2)
 

@@ -8,14 +8,13 @@ from math import comb
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
-from hypothesis_circuittest import circuits, control_sets, layouts, unit_sets
+from hypothesis import assume, given, settings, strategies as st
 
 from circuittest.circuit import Circuit
 from circuittest.controls import ENUMERATE_UP_TO, Controls, matched_controls, strata
 from circuittest.errors import ControlError
 from circuittest.units import Layout, Unit
+from hypothesis_circuittest import circuits, control_sets, layouts, unit_sets
 
 MATCH = st.sampled_from(["kind", "layer"])
 

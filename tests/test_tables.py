@@ -6,13 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis_circuittest import edges, layouts, unit_sets
+from hypothesis import given, strategies as st
 
 from circuittest.errors import TableError
 from circuittest.tables import OutcomeTable, ScoreTable
 from circuittest.units import Layout, Unit
+from hypothesis_circuittest import edges, layouts, unit_sets
 
 LAYOUT = Layout(2, 4, 2)
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import pickle
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis_circuittest import edges, layouts
+from hypothesis import given, strategies as st
 
 from circuittest.errors import UnitError
 from circuittest.units import KINDS, UNIVERSES, Edge, Layout, Unit, parse
+from hypothesis_circuittest import edges, layouts
 
 INDEX = st.integers(0, 10_000)
 ANY_UNIT = st.one_of(
