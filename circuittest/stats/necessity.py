@@ -110,6 +110,10 @@ class NecessityInference(DrawnInference):
             raise UsageError(
                 f"{self.n_controls} control sets of a population of {population}", "sets are distinct"
             )
+        if enumerated and population not in (None, self.n_controls):
+            raise UsageError(
+                f"{self.n_controls} control sets of {population}", "enumerated means all of them"
+            )
         if draws < 199:
             raise UsageError(f"{draws} draws", "an interval needs at least 199")
         self.population = self.n_controls if enumerated else population
@@ -126,7 +130,8 @@ class NecessityInference(DrawnInference):
 
         clusters = partition(self.n, groups)
         self.n_clusters = clusters.count
-        columns = np.column_stack((right, ablated, table.T))
+        averaged = table.mean(axis=0, keepdims=True) if self.enumerated else table
+        columns = np.column_stack((right, ablated, averaged.T))
         totals = np.column_stack((clusters.sizes, clusters.totals(columns)))
         totals = totals[np.lexsort(totals.T[::-1])]  # permuting the examples changes nothing
         self._sizes, self._base, self._circuit, self._controls = (
