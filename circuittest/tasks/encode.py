@@ -159,8 +159,6 @@ class Encoder:
         body, *rows = self._ids([prompt, *(prompt + c for c in chosen)])
         if body and body[0] in self._special:
             return Dropped("double-bos", self.show(body))
-        if self.tokenizer.unk_token_id in body:
-            return Dropped("unknown-token", self.show(body))
         found = {c: self._tail(body, row) for c, row in zip(chosen, rows, strict=True)}
         if any(_kind(known.get(c, tail)) != _kind(tail) for c, tail in found.items()):
             known.clear()  # this tokenizer looks further back than the ending

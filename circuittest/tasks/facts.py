@@ -35,7 +35,7 @@ class Facts(Task):
     def draw(self, rng: random.Random, pool: str, variant: str) -> Example:
         while True:
             i, template = rng.randrange(len(CAPITALS)), rng.randrange(len(TEMPLATES))
-            if pool_of("facts", i, template) == pool:
+            if pool_of("facts", i, template, test=15, dev=5) == pool:
                 break
         j = rng.choice([k for k in range(len(CAPITALS)) if k != i])
         (country, capital), (other, foil) = CAPITALS[i], CAPITALS[j]

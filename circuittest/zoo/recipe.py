@@ -47,7 +47,7 @@ BUILDS = {
 class Schedule:
     """Optimisation and data. Fractions are of ``steps``."""
 
-    steps: int = 3000
+    steps: int = 2500
     batch: int = 128
     chunks: int = 3  # a batch is run in this many length-sorted pieces
     lr: float = 3e-3
@@ -64,13 +64,13 @@ class Schedule:
 
 
 MIXTURE = {
-    "ioi": 2.0,
+    "ioi": 1.0,
     "greater_than": 3.0,
     "sva": 0.7,
     "gendered_pronoun": 0.7,
-    "induction": 2.0,
-    "facts": 0.8,
-    "addition": 2.5,
+    "induction": 1.5,
+    "facts": 1.2,
+    "addition": 5.0,
     "boolean": 4.0,
     "copy_colors": 3.0,
 }
