@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
 from circuittest.errors import UsageError
-from circuittest.stats.inference import Op, examples_needed
+from circuittest.stats.inference import DRAWS, Op, examples_needed
 from circuittest.stats.mean import MeanInference
 from circuittest.stats.proportion import proportion_interval
 from circuittest.stats.resampling import sample
@@ -34,6 +34,8 @@ class PairedDifferenceInference:
         Outcomes [n] of the same examples.
     groups:
         One label per example ("dirichlet" only).
+    seed, draws:
+        Of the resampling.
 
     Raises
     ------
@@ -49,6 +51,7 @@ class PairedDifferenceInference:
         *,
         kind: Literal["dirichlet", "newcombe"] = "dirichlet",
         seed: int = 0,
+        draws: int = DRAWS,
     ) -> None:
         a, b = (
             sample(first, "the first outcome", (0.0, 1.0)),
@@ -61,7 +64,7 @@ class PairedDifferenceInference:
         if kind not in ("dirichlet", "newcombe"):
             raise UsageError(f"kind is {kind!r}", 'it is "dirichlet" or "newcombe"')
         self.n, self.kind = int(a.size), kind
-        self._mean = MeanInference(a - b, groups, bounds=(-1.0, 1.0), seed=seed)
+        self._mean = MeanInference(a - b, groups, bounds=(-1.0, 1.0), seed=seed, draws=draws)
         self.value, self.method = self._mean.value, f"paired difference, {self._mean.method}"
         if kind == "newcombe":
             if groups is not None or not (np.isin(a, (0.0, 1.0)).all() and np.isin(b, (0.0, 1.0)).all()):
