@@ -10,6 +10,7 @@ from tokenizers import Regex, Tokenizer, models, pre_tokenizers, processors, tra
 from transformers import PreTrainedTokenizerFast
 
 from circuittest.tasks import get_task, list_tasks
+from circuittest.tasks.words import CAPITALS
 
 
 def word_level(words: str, *, bos: bool = True, unknown: bool = True) -> Any:
@@ -35,6 +36,7 @@ def _corpus() -> tuple[str, ...]:
             for example in islice(get_task(name).stream(5, variant), 400):
                 texts += [example.prompt + example.answers[0], example.counterfactual]
     texts += [f"The sum {i} = {i}" for i in range(28)] * 20
+    texts += [f"the capital of {country} is {city}" for country, city in CAPITALS] * 5
     texts += [f"the year {year}" for year in range(1100, 2100)] * 5
     return tuple(texts)
 
