@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Iterable, Mapping
+from typing import Literal
 
 from rich.console import Console
 from rich.text import Text
@@ -28,9 +29,9 @@ def heatmap(
     Parameters
     ----------
     scores:
-        Unit or its id → score. Heads, KV groups or experts give the columns of their index; an MLP or an attention layer
-        has a column of its own. The strongest score has the full shade; a negative one is marked with ``-`` (blue in
-        colour). NaN is shown as ``?``.
+        Unit or its id → score. Heads, KV groups or experts give the columns of their index; an MLP or an attention
+        layer has a column of its own. The strongest score has the full shade; a negative one is marked with ``-`` (in
+        colour: blue). NaN is shown as ``?``.
     circuit:
         Members are marked with brackets.
     width:
@@ -49,7 +50,7 @@ def heatmap(
     cell = max(5, 1 + max(len(name) for _, _, name in columns))
     fit = max(1, (width - label) // cell)
     stream = io.StringIO()
-    system = "truecolor" if colour else None
+    system: Literal["truecolor"] | None = "truecolor" if colour else None
     console = Console(
         file=stream,
         width=max(width, label + cell),

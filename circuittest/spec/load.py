@@ -98,9 +98,9 @@ def _group(document: Document, group: str) -> Circuit:
 
 def _members(document: Document, path: Path_, *, name: str) -> Circuit:
     """The circuit of a list of ids; the place of a wrong one is known."""
-    ids: list[str] = document.data
+    ids: Any = document.data
     for part in path:
-        ids = ids[part]  # type: ignore[call-overload]
+        ids = ids[part]
     for index, text in enumerate(ids):
         try:
             parse(text)
@@ -196,7 +196,7 @@ def _threshold(
     value = getattr(options, given[0])
     if value is None:
         raise document.error((*path, given[0]), f"{given[0]!r} of {label} is empty", "", "give it a number")
-    return THRESHOLDS[given[0]], float(value)  # type: ignore[index]
+    return THRESHOLDS[given[0]], float(value)
 
 
 def _places(document: Document, groups: Mapping[str, Circuit]) -> dict[str, tuple[int, int]]:

@@ -112,7 +112,9 @@ def _wanted(errors: Iterable[Mapping[str, Any]]) -> list[str]:
 
 def _either(texts: list[str]) -> str:
     start = "it must be "
-    rest = [text.removeprefix(start) if all(t.startswith(start) for t in texts) else text for text in texts[1:]]
+    rest = [
+        text.removeprefix(start) if all(t.startswith(start) for t in texts) else text for text in texts[1:]
+    ]
     return " or ".join([*texts[:1], *rest])
 
 

@@ -151,7 +151,7 @@ class Spec:
     task, task_options:
         Name, and the keyword options of `Lab` that the file sets (discover, evaluate, seed, …).
     circuit:
-        Options of `Lab.shared` (a mapping), a `Circuit` (from a file or from ids), or None where every claim names a group.
+        Options of `Lab.shared` (a mapping), a `Circuit` (from a file or ids), or None where every claim names a group.
     groups:
         Circuits by name.
     claims:

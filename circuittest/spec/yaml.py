@@ -1,9 +1,9 @@
 """YAML for files that people write: every value remembers its line and column, and traps are refused.
 
 Read through PyYAML's event stream (libyaml where it is built in), not through its constructors, so that nothing in a
-file can create an object. Refused, because they do not mean what they seem to: duplicate keys, tags, merge keys, unquoted
-``no``/``off``/``yes``/``on``/``y``/``n`` (booleans in YAML 1.1), ``1e-3`` (a string in YAML 1.1), octal, hexadecimal,
-sexagesimal and underscored numbers, dates, and infinite or undefined numbers.
+file can create an object. Refused, because they do not mean what they seem to: duplicate keys, tags, merge keys,
+unquoted ``no``/``off``/``yes``/``on``/``y``/``n`` (booleans in YAML 1.1), ``1e-3`` (a string in YAML 1.1), octal,
+hexadecimal, sexagesimal and underscored numbers, dates, and infinite or undefined numbers.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ class _Composer:
         return value, end
 
     def alias(self, event: yaml.AliasEvent, path: Path_) -> Any:
-        anchor = self.anchors.get(event.anchor)
+        anchor = self.anchors.get(event.anchor or "")
         if anchor is None:
             self.refuse(event, f"no anchor &{event.anchor} above", "an alias repeats an earlier value")
         at, _, complete = anchor
@@ -291,7 +291,8 @@ class _Composer:
 
 
 def _place(event: yaml.Event) -> Place:
-    return event.start_mark.line + 1, event.start_mark.column + 1
+    mark: Any = event.start_mark  # None only for events made by hand
+    return mark.line + 1, mark.column + 1
 
 
 def _tab_at(text: str, mark: Any) -> bool:

@@ -60,7 +60,11 @@ def shorten(report: pytest.TestReport, excinfo: pytest.ExceptionInfo[BaseExcepti
     """Show what circuittest raises on purpose as the line of the test and the message, without our own frames."""
     from circuittest.errors import CircuittestError
 
-    if not isinstance(excinfo.value, CircuittestError) or style not in ("auto", "long") or not report.longrepr:
+    if (
+        not isinstance(excinfo.value, CircuittestError)
+        or style not in ("auto", "long")
+        or not report.longrepr
+    ):
         return
     ours = str(Path(sys.modules["circuittest.errors"].__file__ or "").parent)
     kept = excinfo.traceback.filter(

@@ -28,10 +28,14 @@ def lab(request: pytest.FixtureRequest, circuit_models: ModelPool) -> Lab:
     if wanted is None:  # asked for by getfixturevalue: no marker was read
         chosen = settings(request.config)
         if not chosen.model or not chosen.task:
-            raise pytest.UsageError("ask for `lab` as an argument of the test, so that its circuit marker is read")
+            raise pytest.UsageError(
+                "ask for `lab` as an argument of the test, so that its circuit marker is read"
+            )
         wanted = lab_request(chosen, chosen.model, chosen.task, {})
     if not isinstance(wanted, LabRequest):
-        raise pytest.UsageError(f"`lab` is parametrised with a {type(wanted).__name__}; use the circuit marker")
+        raise pytest.UsageError(
+            f"`lab` is parametrised with a {type(wanted).__name__}; use the circuit marker"
+        )
     return circuit_models.lab(wanted)
 
 

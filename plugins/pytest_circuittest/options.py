@@ -31,8 +31,12 @@ def add_options(parser: pytest.Parser) -> None:
         default="fail",
         help="what a spec's undecided claim does to its test item (default: fail)",
     )
-    parser.addini("circuit_model", "model of tests without a circuit marker that names one", type="string", default="")
-    parser.addini("circuit_task", "task of tests without a circuit marker that names one", type="string", default="")
+    parser.addini(
+        "circuit_model", "model of tests without a circuit marker that names one", type="string", default=""
+    )
+    parser.addini(
+        "circuit_task", "task of tests without a circuit marker that names one", type="string", default=""
+    )
     parser.addini("circuit_device", "as --circuit-device", type="string", default="auto")
     parser.addini("circuit_dtype", "as --circuit-dtype", type="string", default="float32")
 
@@ -65,7 +69,9 @@ class Replacements:
                 if not old or not new:
                     raise pytest.UsageError(f"--circuit-model {text}: write NEW or OLD=NEW")
                 if found.pairs.setdefault(old, new) != new:
-                    raise pytest.UsageError(f"--circuit-model: {old} is replaced by {found.pairs[old]} and by {new}")
+                    raise pytest.UsageError(
+                        f"--circuit-model: {old} is replaced by {found.pairs[old]} and by {new}"
+                    )
             elif found.one not in (None, text):
                 raise pytest.UsageError(
                     f"--circuit-model: {found.one} and {text} cannot both replace the suite's model; write OLD=NEW"
@@ -73,7 +79,9 @@ class Replacements:
             else:
                 found.one = text
         if found.one is not None and found.pairs:
-            raise pytest.UsageError("--circuit-model: NEW and OLD=NEW do not go together; write OLD=NEW for each")
+            raise pytest.UsageError(
+                "--circuit-model: NEW and OLD=NEW do not go together; write OLD=NEW for each"
+            )
         return found
 
     def apply(self, model: str) -> str:

@@ -1,7 +1,7 @@
 """What pytest sees of the plugin: every hook, each a line or two that hands over to the module with the idea.
 
-This module and those it imports at the top use pytest and the standard library only. A suite without circuit tests never
-loads anything else.
+This module and those it imports at the top use pytest and the standard library only. A suite without circuit tests
+never loads anything else.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pytest_circuittest import hookspecs, options, recording, summary
+from pytest_circuittest import hookspecs, options, recording, scheduling, summary
 from pytest_circuittest.explain import compare_lines
 from pytest_circuittest.fixtures import circuit_models, lab, make_lab
 from pytest_circuittest.pool import close_pool, load_model
@@ -36,6 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
     options.settings(config)
     summary.check_target(config)
     config.pluginmanager.register(summary.collector(config), "circuittest-summary")
+    scheduling.register(config)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -50,7 +51,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     parametrize_lab(metafunc)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
+    scheduling.leave_note(session)
     for old in options.settings(session.config).replacements.unused():
         warnings.warn(pytest.PytestWarning(f"--circuit-model: no test or spec names {old}"), stacklevel=1)
 

@@ -80,8 +80,8 @@ def close_pool(config: pytest.Config) -> None:
 
 def load_model(model: str, device: str, dtype: str) -> Any:
     """The usual way to load a model, under a name that says nothing of where it lies."""
+    from dataclasses import replace
+
     from circuittest.models.loading import load_model as load
 
-    loaded = load(model, device=device, dtype=dtype)
-    loaded.name = short_name(model)
-    return loaded
+    return replace(load(model, device=device, dtype=dtype), name=short_name(model))

@@ -33,8 +33,8 @@ class Taken:
 class Recorder:
     """What one test item judged and measured.
 
-    Verdicts taken in a fixture that outlives the test belong to that fixture: which test happens to set it up depends on
-    the order of the run.
+    Verdicts taken in a fixture that outlives the test belong to that fixture: which test happens to set it up depends
+    on the order of the run.
     """
 
     def __init__(self, item: pytest.Item) -> None:
@@ -109,7 +109,7 @@ def recorder_of(item: pytest.Item) -> Recorder | None:
 
 @contextmanager
 def recording(item: pytest.Item) -> Iterator[None]:
-    """Listen while an item runs. Costs nothing, and imports nothing, for items that have nothing to do with circuits."""
+    """Listen while an item runs. For items that have nothing to do with circuits this does and imports nothing."""
     if not _concerns_us(item):
         yield
         return

@@ -13,8 +13,8 @@ import pytest
 from pytest_circuittest.options import Settings, settings
 
 MARKER = (
-    "circuit(model, task, discover, evaluate, seed, prefix, accuracy, metric, headroom): the model (or a list of models) "
-    "and the task that the `lab` fixture measures"
+    "circuit(model, task, discover, evaluate, seed, prefix, accuracy, metric, headroom): the model (or a list of "
+    "models) and the task that the `lab` fixture measures"
 )
 _OPTIONS = ("discover", "evaluate", "seed", "prefix", "accuracy", "metric", "headroom")
 
@@ -69,7 +69,9 @@ def requests_of(item: pytest.Item, chosen: Settings) -> list[LabRequest]:
     task = given.pop("task", None) or chosen.task
     models = [named] if isinstance(named, str) else list(named)
     if not all(isinstance(model, str) for model in models) or not isinstance(task, str):
-        raise pytest.UsageError(f"{item.nodeid}: model and task of the circuit marker are names; use make_lab for objects")
+        raise pytest.UsageError(
+            f"{item.nodeid}: model and task of the circuit marker are names; use make_lab for objects"
+        )
     if not task or not any((*models, chosen.replacements.one)):
         missing = "task" if not task else "model"
         raise pytest.UsageError(

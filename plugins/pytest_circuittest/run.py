@@ -46,8 +46,8 @@ def run_specs(
     Returns
     -------
     int
-        0 all supported; 1 a claim refuted; 2 bad usage, a bad spec, or a failure that is no verdict (a model that cannot
-        be loaded), whatever else was found; 3 undecided or invalid but none refuted.
+        0 all supported; 1 a claim refuted; 2 bad usage, a bad spec, or a failure that is no verdict (a model that
+        cannot be loaded), whatever else was found; 3 undecided or invalid but none refuted.
     """
     from circuittest.errors import UsageError
 

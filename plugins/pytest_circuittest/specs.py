@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SUFFIX = ".circuit.yaml"
 
 
-class Refuted(Exception):  # noqa: N818 - an outcome, not an error
+class Refuted(Exception):
     """A claim of a spec is refuted."""
 
     def __init__(self, verdict: Verdict) -> None:
@@ -49,7 +49,8 @@ class SpecFile(pytest.File):
         chosen = settings(self.config)
         try:
             requests = [
-                request(chosen, model, spec.task, spec.task_options, folder=self.path.parent) for model in spec.models
+                request(chosen, model, spec.task, spec.task_options, folder=self.path.parent)
+                for model in spec.models
             ]
         except pytest.UsageError as error:
             raise self.CollectError(f"{shown_path(self.path, self.config)}: {error}") from None

@@ -38,17 +38,24 @@ def test_same_bytes_whatever_the_number_of_workers_and_the_order(suite):
     for run, more in (
         (suite.run, ("-p", "no:xdist")),
         (suite.run, ("-p", "randomly")),
-        (suite.run_fresh, ("-n", "2")),
+        (suite.run_fresh, ("-n", "2", "-v")),
     ):
         result = run("--circuit-json=out/r.json", *more)
         assert result.ret == pytest.ExitCode.TESTS_FAILED
+        loads = sorted(set(suite.loads)), len(suite.loads)
+        assert loads == (
+            ["zoo:gqa auto float32", "zoo:mha auto float32"],
+            2,
+        )  # one worker a lab: no model twice
+        (suite.path / "loads.txt").unlink()
         seen.add(target.read_bytes())
         target.unlink()
     text = result.stdout.str()  # the table and the failures are the controller's
     assert text.count("circuit claims: ") == 1
-    assert "3 supported, 2 refuted, 2 undecided, 2 measured" in text
+    assert "4 supported, 2 refuted, 2 undecided, 2 measured" in text
     assert "reuse >= 0.3 is refuted (zoo:gqa, ioi)" in text
     assert text.count("- circuit claims -") == 4
+    assert "scheduling tests via LabScheduling" in text
     (text,) = seen
     assert text.endswith(b"}\n")
     data = json.loads(text)

@@ -10,8 +10,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from circuittest.circuit import Circuit
 from circuittest.errors import UsageError
@@ -24,17 +23,30 @@ from circuittest.units import Unit
 
 def estimate(successes: int = 150, **more):
     inference = ProportionInference(successes, 200)
-    given = {"value": successes / 200, "inference": inference, "n_examples": 200, "model": "zoo:gqa", "task": "ioi"}
+    given = {
+        "value": successes / 200,
+        "inference": inference,
+        "n_examples": 200,
+        "model": "zoo:gqa",
+        "task": "ioi",
+    }
     return Estimate(**{"claim": "necessity", **given, **more})
 
 
 def test_a_verdict():
     circuit = Circuit.of(["L1.H2", "L0.MLP", "L0.H3->L4.H1.q"], name="c")
-    measured = estimate(circuit=circuit, n_controls=np.int64(40), choices={"seed": np.int64(3)}, label="kept", margin=0.1)
+    measured = estimate(
+        circuit=circuit, n_controls=np.int64(40), choices={"seed": np.int64(3)}, label="kept", margin=0.1
+    )
     found = record(measured >= 0.3, id="x::y", outcome="passed")
     assert found["circuit"] == {"name": "c", "units": ["L0.MLP", "L1.H2"], "edges": ["L0.H3->L4.H1.q"]}
     assert found["threshold"] == {"op": ">=", "value": 0.3}
-    assert (found["verdict"], found["label"], found["margin"], found["n_controls"]) == ("supported", "kept", 0.1, 40)
+    assert (found["verdict"], found["label"], found["margin"], found["n_controls"]) == (
+        "supported",
+        "kept",
+        0.1,
+        40,
+    )
     assert found["choices"] == {"seed": 3}
     assert json.loads(json.dumps(found, allow_nan=False)) == found
 
@@ -64,7 +76,12 @@ def test_open_ends_are_null():
 
 
 def test_plain_turns_arrays_scalars_and_units_into_json_types():
-    value = {"a": np.array([[1.0, math.nan]]), 3: (np.float32(0.5), np.bool_(True)), "u": [Unit.parse("L1.H2")], "s": {"b", "a"}}
+    value = {
+        "a": np.array([[1.0, math.nan]]),
+        3: (np.float32(0.5), np.bool_(True)),
+        "u": [Unit.parse("L1.H2")],
+        "s": {"b", "a"},
+    }
     found = plain(value)
     assert found == {"a": [[1.0, None]], "3": [0.5, True], "u": ["L1.H2"], "s": ["a", "b"]}
     assert type(found["3"][0]) is float
@@ -84,7 +101,9 @@ def test_the_same_bytes_in_any_order():
 
 
 def test_environment_names_versions_and_nothing_of_the_machine():
-    found = environment([{"choices": {"dtype": "float32", "threads": 2, "device": "cpu"}}, {"choices": {"threads": 1}}])
+    found = environment(
+        [{"choices": {"dtype": "float32", "threads": 2, "device": "cpu"}}, {"choices": {"threads": 1}}]
+    )
     assert set(found) == {
         "python", "circuittest", "torch", "transformers", "numpy", "scipy", "device", "dtype", "threads"
     }  # fmt: skip
@@ -150,7 +169,9 @@ def test_skipped_records_do_not_count():
     assert exit_code([{"verdict": "undecided", "outcome": "skipped"}]) == 0
 
 
-@given(st.floats() | st.integers() | st.booleans() | st.text() | st.none() | st.lists(st.floats(), max_size=3))
+@given(
+    st.floats() | st.integers() | st.booleans() | st.text() | st.none() | st.lists(st.floats(), max_size=3)
+)
 def test_plain_is_always_json(value):
     text = json.dumps(plain(value), allow_nan=False)
     assert plain(json.loads(text)) == json.loads(text)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 
 import yaml
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from circuittest.errors import SpecError
 from circuittest.spec import Spec, load_spec
@@ -34,7 +33,14 @@ def check(text: str, tmp: object) -> None:
         spec = load_spec(path, name="x.circuit.yaml")
     except SpecError as error:
         assert str(error).startswith("x.circuit.yaml:")  # noqa: PT017
-        lines = text.count("\n") + text.count("\r") + text.count("\x85") + text.count("\u2028") + text.count("\u2029") + 2
+        lines = (
+            text.count("\n")
+            + text.count("\r")
+            + text.count("\x85")
+            + text.count("\u2028")
+            + text.count("\u2029")
+            + 2
+        )
         assert error.line is None or 1 <= error.line <= lines  # noqa: PT017
         assert error.what  # noqa: PT017
     else:
@@ -47,7 +53,11 @@ def check(text: str, tmp: object) -> None:
 
 
 @settings(max_examples=300)
-@given(edits=st.lists(st.tuples(st.integers(0, len(GOOD)), st.integers(0, 12), st.sampled_from(SNIPPETS)), max_size=4))
+@given(
+    edits=st.lists(
+        st.tuples(st.integers(0, len(GOOD)), st.integers(0, 12), st.sampled_from(SNIPPETS)), max_size=4
+    )
+)
 def test_edited_text(tmp_path_factory, edits):
     text = GOOD
     for at, length, snippet in edits:
@@ -56,9 +66,20 @@ def test_edited_text(tmp_path_factory, edits):
 
 
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.sampled_from(SNIPPETS[:-8]) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(st.sampled_from(["min", "max", "of", "id", "name", "units", "file", "top", "reuse", "x"]), inner, max_size=3),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.sampled_from(SNIPPETS[:-8])
+    | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["min", "max", "of", "id", "name", "units", "file", "top", "reuse", "x"]),
+            inner,
+            max_size=3,
+        )
+    ),
     max_leaves=6,
 )
 

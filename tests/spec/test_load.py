@@ -48,7 +48,14 @@ def test_a_good_spec(write):
     assert spec.models == ("zoo:gqa",)
     assert (spec.task, spec.task_options) == (
         "ioi",
-        {"discover": 200, "evaluate": 150, "seed": 3, "prefix": "bos", "accuracy": "argmax", "metric": "log_prob"},
+        {
+            "discover": 200,
+            "evaluate": 150,
+            "seed": 3,
+            "prefix": "bos",
+            "accuracy": "argmax",
+            "metric": "log_prob",
+        },
     )
     assert spec.circuit == {"method": "eap", "universe": "heads", "top": "12.5%", "at": 90, "score": "node"}
     assert spec.groups["name_movers"] == Circuit.of(["L5.H1", "L5.H6"])
@@ -162,14 +169,18 @@ def test_claims_need_a_circuit_or_a_group(write):
     text = GOOD.replace("circuit: {method: eap, universe: heads, top: 12.5%, at: 90, score: node}\n", "")
     error = refused(write(text))
     assert "the claim reuse is about no circuit" in str(error)
-    only_groups = "\n".join(line for line in text.splitlines() if not any(w in line for w in ("reuse:", "controls", "id: cover")))
+    only_groups = "\n".join(
+        line for line in text.splitlines() if not any(w in line for w in ("reuse:", "controls", "id: cover"))
+    )
     assert [claim.id for claim in load_spec(write(only_groups)).claims] == ["necessity[name_movers]"]
 
 
 def test_a_spec_is_a_mapping_with_claims(write):
     assert "a spec is a mapping" in str(refused(write("- a\n")))
     assert "the key 'claims' is missing" in str(refused(write("circuittest: 1\nmodel: a\ntask: ioi\n")))
-    assert "'claims' of the spec is []" in str(refused(write("circuittest: 1\nmodel: a\ntask: ioi\nclaims: []\n")))
+    assert "'claims' of the spec is []" in str(
+        refused(write("circuittest: 1\nmodel: a\ntask: ioi\nclaims: []\n"))
+    )
 
 
 def test_reading_a_spec_loads_no_model_code(write):
@@ -177,5 +188,7 @@ def test_reading_a_spec_loads_no_model_code(write):
         "import sys; from circuittest.spec import load_spec; load_spec(sys.argv[1]); "
         "print([m for m in ('torch', 'transformers', 'pytest', 'rich') if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code, str(write(GOOD))], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(write(GOOD))], capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == "[]"

@@ -57,7 +57,10 @@ def test_the_lab_is_asked_for_circuit_claim_options_and_threshold(judged):
         "  - necessity: {min: 0.3, controls: 7}\n  - coverage: {of: g, below: 0.5}\n",
         lab,
     )
-    assert [(v.outcome, v.op, v.threshold) for v in verdicts] == [("supported", ">=", 0.3), ("refuted", "<", 0.5)]
+    assert [(v.outcome, v.op, v.threshold) for v in verdicts] == [
+        ("supported", ">=", 0.3),
+        ("refuted", "<", 0.5),
+    ]
     recipe = {"method": "eap", "universe": "heads", "top": "10%", "at": 95, "score": "edge-abs-sum"}
     assert lab.calls == [
         ("shared", recipe),
@@ -70,7 +73,12 @@ def test_the_lab_is_asked_for_circuit_claim_options_and_threshold(judged):
 @pytest.mark.parametrize(
     ("text", "line", "column", "message"),
     [
-        ("circuit:\n  units: [L0.H1, L3.H0]\nclaims: [necessity: {min: 0}]\n", 6, 18, "the model has no L3.H0"),
+        (
+            "circuit:\n  units: [L0.H1, L3.H0]\nclaims: [necessity: {min: 0}]\n",
+            6,
+            18,
+            "the model has no L3.H0",
+        ),
         ("groups:\n  g: [L0.KV7]\nclaims: [necessity: {of: g, min: 0}]\n", 6, 7, "the model has no L0.KV7"),
         (
             "groups:\n  g: [L1.H0->L0.H0.q]\nclaims: [necessity: {of: g, min: 0}]\n",

@@ -31,7 +31,12 @@ def test_required_optional_and_reserved_options():
     assert set(model.model_fields) == {"min", "above", "max", "below", "of", "id", "against", "rule", "share"}
     found = model.model_validate_json('{"against": ["x"], "share": 1, "min": 0}')
     assert (found.against, found.rule, found.share, found.min) == (("x",), "a", 1.0, 0.0)
-    for bad in ("{}", '{"against": "x"}', '{"against": ["x"], "rule": "c"}', '{"against": ["x"], "decide": 1}'):
+    for bad in (
+        "{}",
+        '{"against": "x"}',
+        '{"against": ["x"], "rule": "c"}',
+        '{"against": ["x"], "decide": 1}',
+    ):
         with pytest.raises(ValidationError):
             model.model_validate_json(bad)
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from circuittest.errors import SpecError
 from circuittest.spec.yaml import parse_yaml, read_yaml
@@ -59,7 +58,9 @@ def test_numbers_that_yaml_1_1_reads_as_text_are_refused(number):
     assert "1.0e-3" in error.do
 
 
-@pytest.mark.parametrize("number", ["012", "0x1f", "0b11", "1_000", "1:30", "1:30.5", ".nan", ".inf", "-.inf", "1.0e+999"])
+@pytest.mark.parametrize(
+    "number", ["012", "0x1f", "0b11", "1_000", "1:30", "1:30.5", ".nan", ".inf", "-.inf", "1.0e+999"]
+)
 def test_numbers_that_are_not_plainly_decimal_are_refused(number):
     assert "ambiguous number" in refused(f"a: {number}").what
 
@@ -106,7 +107,9 @@ def test_anchors_repeat_a_value_at_the_alias():
 
 
 def test_a_bomb_of_aliases_is_refused():
-    text = "a0: &a0 [x, x]\n" + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 9))
+    text = "a0: &a0 [x, x]\n" + "".join(
+        f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 9)
+    )
     assert "too large" in refused(text).what
 
 
@@ -136,8 +139,14 @@ def test_without_libyaml_the_same(monkeypatch):
 
 
 PLAIN = st.recursive(
-    st.none() | st.booleans() | st.integers(-(10**9), 10**9) | st.floats(-1e6, 1e6, width=32) | st.text("abcL.H→ ", max_size=8),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text("abcdefg", min_size=1), inner, max_size=4),
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**9), 10**9)
+    | st.floats(-1e6, 1e6, width=32)
+    | st.text("abcL.H→ ", max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text("abcdefg", min_size=1), inner, max_size=4)
+    ),
     max_leaves=12,
 )
 
