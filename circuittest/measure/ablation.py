@@ -7,6 +7,7 @@ rerun, from the clean run's residual. Every set's intervention is proven on its 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 
 import numpy as np
 import torch
@@ -17,14 +18,14 @@ from circuittest.errors import InterventionError, UsageError
 from circuittest.measure.batches import Batch, ItemLike, describe, plan
 from circuittest.measure.metrics import CONTRASTS, Targets, last_rows, outcomes
 from circuittest.measure.proof import Proof
-from circuittest.measure.suffix import CleanRun, check_resume, clean_run, resume
+from circuittest.measure.suffix import CleanRun, answer_position_only, can_cut, clean_run, resume
 from circuittest.measure.zeroing import Parts, Zeroing
 from circuittest.models.loaded import LoadedModel
 from circuittest.tables import OutcomeTable
 from circuittest.units import Unit
 
 #: Tokens of one forward of stacked sets; more brings nothing on a CPU.
-PASS_TOKENS = 2048
+PASS_TOKENS = 1024
 VALUES = ("zero",)
 _KINDS = ("head", "kv", "attn", "mlp")
 
@@ -52,7 +53,8 @@ def ablate(
     -------
     OutcomeTable
         Rows in the order of `sets`, columns in the order of `items`. "candidates" and "logit_diff" are there
-        only when every item has foils. ``choices["already_zero"]`` lists units whose output was zero anyway.
+        only when every item has foils. ``choices["already_zero"]`` lists units whose output was zero anyway
+        (in the last layer: at the last position, where alone it is read).
 
     Raises
     ------
@@ -74,8 +76,10 @@ def ablate(
     found = {one: _Row(len(items)) for one in todo}
     already_zero: set[Unit] = set()
     with model.measuring(), torch.no_grad():
+        cut = can_cut(model, batches[0].prompts(model.device)[:1])
         for number, batch in enumerate(batches):
-            _run_batch(model, batch, todo, found, already_zero, prove=number == 0)
+            with answer_position_only(model) if cut else nullcontext():
+                _run_batch(model, batch, todo, found, already_zero, prove=number == 0)
     measures = sorted(set.intersection(*(set(row.values) for row in found.values())))
     if not all(item.foil_ids for item in items):
         measures = [name for name in measures if name not in CONTRASTS]
@@ -155,8 +159,6 @@ def _run_batch(
     run: CleanRun | None = None
     if any(starts) or () in found:
         run = clean_run(model, ids, [start for start in starts if start])
-        if prove:
-            check_resume(model, ids, run)
     if () in found and run is not None:
         found[()].put(batch.rows, _on_cpu(outcomes(model, run.rows, targets)))
     for group, start in zip(groups, starts, strict=True):

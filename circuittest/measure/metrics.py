@@ -11,13 +11,14 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from circuittest.errors import UsageError, did_you_mean
 from circuittest.measure.batches import ItemLike, precision
 from circuittest.models.loaded import LoadedModel, weight_in_out
 
 METRICS = ("log_prob", "logit_diff", "prob_diff")
+#: Bytes of the logits that are held at once.
+LOGIT_BYTES = 64 << 20
 #: Outcomes that compare answers with foils, and so need foils.
 CONTRASTS = ("candidates", "logit_diff")
 
@@ -50,6 +51,10 @@ class Targets:
     def have_foils(self) -> bool:
         """True where every item has at least one foil."""
         return bool(self.foil_mask.any(1).all()) if self.foil_mask.shape[1] else False
+
+    def rows(self, part: slice) -> Targets:
+        """The targets of some rows."""
+        return Targets(self.answers[part], self.answer_mask[part], self.foils[part], self.foil_mask[part])
 
     def repeat(self, times: int) -> Targets:
         """The targets of the same items, repeated as a whole."""
@@ -114,10 +119,12 @@ def metric_values(model: LoadedModel, rows: Tensor, targets: Targets, metric: st
     if metric == "logit_diff":
         answers = _mean(candidate_logits(model, rows, targets.answers), targets.answer_mask)
         return answers - _mean(candidate_logits(model, rows, targets.foils), targets.foil_mask)
-    log_probs = F.log_softmax(logits(model, rows), dim=-1)
+    values = logits(model, rows)
+    total = values.logsumexp(1, keepdim=True)
+    answer_logs = values.gather(1, targets.answers) - total
     if metric == "log_prob":
-        return _log_sum(log_probs, targets.answers, targets.answer_mask)
-    return _prob_diff(log_probs, targets)
+        return _log_sum(answer_logs, targets.answer_mask)
+    return _prob_diff(answer_logs, values.gather(1, targets.foils) - total, targets)
 
 
 def outcomes(model: LoadedModel, rows: Tensor, targets: Targets) -> dict[str, Tensor]:
@@ -126,20 +133,31 @@ def outcomes(model: LoadedModel, rows: Tensor, targets: Targets) -> dict[str, Te
     "argmax" is right when the most likely token of the whole vocabulary is an answer. "candidates" is right when
     the best answer is strictly above the best foil.
     """
+    vocabulary = weight_in_out(model.unembed).shape[1]
+    step = max(1, LOGIT_BYTES // (vocabulary * precision(model.dtype).itemsize))
+    parts = [
+        _outcomes(model, rows[start : start + step], targets.rows(slice(start, start + step)))
+        for start in range(0, len(rows), step)
+    ]
+    names = sorted(set.intersection(*(set(part) for part in parts)))
+    return {name: torch.cat([part[name] for part in parts]).double() for name in names}
+
+
+def _outcomes(model: LoadedModel, rows: Tensor, targets: Targets) -> dict[str, Tensor]:
     values = logits(model, rows)
-    log_probs = F.log_softmax(values, dim=-1)
     best = values.argmax(-1, keepdim=True)
+    answers, foils = values.gather(1, targets.answers), values.gather(1, targets.foils)
+    total = values.logsumexp(1, keepdim=True)
     found = {
         "argmax": ((best == targets.answers) & targets.answer_mask).any(1),
-        "log_prob": _log_sum(log_probs, targets.answers, targets.answer_mask),
-        "prob_diff": _prob_diff(log_probs, targets),
+        "log_prob": _log_sum(answers - total, targets.answer_mask),
+        "prob_diff": _prob_diff(answers - total, foils - total, targets),
     }
     if targets.have_foils:
-        answers, foils = values.gather(1, targets.answers), values.gather(1, targets.foils)
         top_answer = answers.masked_fill(~targets.answer_mask, -torch.inf).amax(1)
         found["candidates"] = top_answer > foils.masked_fill(~targets.foil_mask, -torch.inf).amax(1)
         found["logit_diff"] = _mean(answers, targets.answer_mask) - _mean(foils, targets.foil_mask)
-    return {name: found[name].double() for name in sorted(found)}
+    return found
 
 
 def _padded(ids: Sequence[tuple[int, ...]], device: torch.device) -> tuple[Tensor, Tensor]:
@@ -158,12 +176,10 @@ def _mean(values: Tensor, mask: Tensor) -> Tensor:
     return (values * mask).sum(1) / mask.sum(1)
 
 
-def _log_sum(log_probs: Tensor, ids: Tensor, mask: Tensor) -> Tensor:
-    return log_probs.gather(1, ids).masked_fill(~mask, -torch.inf).logsumexp(1)
+def _log_sum(logs: Tensor, mask: Tensor) -> Tensor:
+    return logs.masked_fill(~mask, -torch.inf).logsumexp(1)
 
 
-def _prob_diff(log_probs: Tensor, targets: Targets) -> Tensor:
-    probs = (log_probs.gather(1, targets.answers).exp() * targets.answer_mask).sum(1)
-    if targets.foils.shape[1] == 0:
-        return probs
-    return probs - (log_probs.gather(1, targets.foils).exp() * targets.foil_mask).sum(1)
+def _prob_diff(answer_logs: Tensor, foil_logs: Tensor, targets: Targets) -> Tensor:
+    answers = (answer_logs.exp() * targets.answer_mask).sum(1)
+    return answers - (foil_logs.exp() * targets.foil_mask).sum(1)

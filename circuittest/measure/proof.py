@@ -3,7 +3,7 @@
 Heads: the projection ran on an input whose slice is exactly zero and whose other slices are untouched, and its
 output changed by exactly −W[:, slice]·z, within the noise of the dtype. MLPs: what the block adds to the residual
 is zero. Checked for every unit on the row where its own activation is largest. A unit whose output is zero already
-counts as proven, and is listed.
+counts as proven, and is listed. Hooks that narrow what a module sees (the last block's answer position) come first.
 """
 
 from __future__ import annotations

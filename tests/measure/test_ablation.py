@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from circuittest.errors import InterventionError, UnitError, UsageError
-from circuittest.measure import ablation
+from circuittest.measure import ablation, suffix
 from circuittest.measure.ablation import ablate, canary
-from circuittest.measure.suffix import check_resume, clean_run, resume
+from circuittest.measure.suffix import can_cut, clean_run, resume
 from circuittest.models.hooks import count
 from circuittest.models.loaded import LoadedModel
 from circuittest.tables import OutcomeTable
@@ -133,14 +134,49 @@ def test_blocks_that_return_tuples_can_be_resumed() -> None:
     assert all("forward" in block.__dict__ for block in module.transformer.h)  # what was there is back
 
 
-def test_a_wrong_residual_is_noticed() -> None:
-    model = model_of("gpt2")
-    ids = tiny.tokens(2, 6)
-    run = clean_run(model, ids, [1])
-    check_resume(model, ids, run)
-    run.residuals[1] = run.residuals[1] + 1e-6 * torch.randn(2, 6, 16)
-    with pytest.raises(InterventionError, match="resumed at layer L1 differs"):
-        check_resume(model, ids, run)
+def test_a_wrong_residual_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = suffix.clean_run
+
+    def wrong(*args: Any) -> suffix.CleanRun:
+        run = honest(*args)
+        changed = {
+            layer: tensor + 1e-6 * torch.randn(tensor.shape) for layer, tensor in run.residuals.items()
+        }
+        return replace(run, residuals=changed)
+
+    monkeypatch.setattr(suffix, "clean_run", wrong)
+    with pytest.raises(InterventionError, match="resumed at layer L2 differs"):
+        ablate(model_of("gpt2"), random_items(2), [()])
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_last_block_needs_the_last_position_only(variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, items = model_of(variant), random_items(5)
+    assert can_cut(model, tiny.tokens(1, 7))
+    short = ablate(model, items, SETS)
+    monkeypatch.setattr(ablation, "can_cut", lambda *_: False)
+    whole = ablate(model, items, SETS)
+    for row in range(len(SETS)):
+        assert_equal(short, row, whole, row)
+
+
+def test_blocks_that_need_all_positions_get_them() -> None:
+    module = tiny.build("gpt2", dtype=torch.float64)
+    expected = ablate(tiny.wrap(module), random_items(3), SETS)
+    mlp = module.transformer.h[2].mlp
+    plain = mlp.forward
+
+    def flat(x: torch.Tensor) -> torch.Tensor:
+        if x.shape[1] == 1:
+            raise ValueError("one position is not enough")
+        return plain(x)
+
+    mlp.forward = flat
+    model = tiny.wrap(module)
+    assert not can_cut(model, tiny.tokens(1, 7))
+    found = ablate(model, random_items(3), SETS)
+    for row in range(len(SETS)):
+        assert_equal(found, row, expected, row)
 
 
 def test_blocks_are_restored_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

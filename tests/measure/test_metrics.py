@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from circuittest.errors import UsageError
+from circuittest.measure import metrics
 from circuittest.measure.metrics import (
     METRICS,
     Targets,
@@ -53,8 +54,10 @@ def test_a_soft_cap_on_the_logits_is_applied() -> None:
     )
 
 
+@pytest.mark.parametrize("logit_bytes", [1, metrics.LOGIT_BYTES])
 @pytest.mark.parametrize("architecture", ["gpt2", "llama"])
-def test_metrics_by_hand(architecture: str) -> None:
+def test_metrics_by_hand(architecture: str, logit_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "LOGIT_BYTES", logit_bytes)
     model = tiny.build_loaded(architecture, dtype=torch.float64)
     items = random_items(6, (7,))
     full, rows = plain_logits(model, items)
