@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,130 +40,118 @@ class Case:
     sized: bool = True
 
 
-def means() -> Iterator[Case]:
+def means(n: int) -> Iterator[Case]:
     """Means of bounded values: reuse, coverage, accuracies."""
-    for n in (20, 50, 200):
-        for p in (0.01, 0.05, 0.5, 0.95, 0.99):
-            yield _mean(f"0/1, p = {p}, n = {n}", p, lambda rng, n=n, p=p: _hits(rng, n, p))
-        yield _mean(f"fractions k/8, n = {n}", 0.6, lambda rng, n=n: rng.binomial(8, rng.beta(6, 4, n)) / 8)
-        yield _mean(f"Beta(8, 2), n = {n}", 0.8, lambda rng, n=n: rng.beta(8, 2, n))
-        yield _mean(
-            f"0.9 ± 0.01, but 0 for 3 %, n = {n}",
-            0.97 * 0.9,
-            lambda rng, n=n: np.where(rng.random(n) < 0.03, 0.0, rng.uniform(0.89, 0.91, n)),
-        )
-        difference = Case(
-            "mean of differences",
-            f"0/1 - 0/1, p = 0.9, 0.3, n = {n}",
-            0.6,
-            lambda rng, seed, n=n: MeanInference(
-                _hits(rng, n, 0.9) - _hits(rng, n, 0.3), bounds=(-1.0, 1.0), draws=DRAWS, seed=seed
-            ),
-        )
-        yield difference
 
+    def mean(population: str, truth: float, values: Callable[[Rng], Array]) -> Case:
+        return Case(
+            "mean",
+            f"{population}, n = {n}",
+            truth,
+            lambda rng, seed: MeanInference(values(rng), draws=DRAWS, seed=seed),
+        )
 
-def _mean(population: str, truth: float, values: Callable[[Rng], Array]) -> Case:
-    return Case(
-        "mean", population, truth, lambda rng, seed: MeanInference(values(rng), draws=DRAWS, seed=seed)
+    def binary(p: float) -> Case:
+        return mean(f"0/1, p = {p}", p, lambda rng: _hits(rng, n, p))
+
+    yield from map(binary, (0.01, 0.05, 0.5, 0.95, 0.99))
+    yield mean("fractions k/8", 0.6, lambda rng: rng.binomial(8, rng.beta(6, 4, n)) / 8)
+    yield mean("Beta(8, 2)", 0.8, lambda rng: rng.beta(8, 2, n))
+    yield mean(
+        "0.9 ± 0.01, but 0 for 3 %",
+        0.97 * 0.9,
+        lambda rng: np.where(rng.random(n) < 0.03, 0.0, rng.uniform(0.89, 0.91, n)),
+    )
+    yield Case(
+        "mean of differences",
+        f"0/1 - 0/1, p = 0.9, 0.3, n = {n}",
+        0.6,
+        lambda rng, seed: MeanInference(
+            _hits(rng, n, 0.9) - _hits(rng, n, 0.3), bounds=(-1.0, 1.0), draws=DRAWS, seed=seed
+        ),
     )
 
 
-def clustered() -> Iterator[Case]:
+def clustered(count: int) -> Iterator[Case]:
     """Means where examples of one template succeed or fail together."""
-    for count in (10, 20, 40):
-        for mean, icc in ((0.5, 0.1), (0.8, 0.3), (0.95, 0.1), (0.95, 0.3)):
-            yield Case(
-                "clustered mean",
-                f"{count} templates of 2-8, mean {mean}, ICC {icc}",
-                mean,
-                lambda rng, seed, c=count, m=mean, i=icc: MeanInference(
-                    *_templates(rng, c, m, i), draws=DRAWS, seed=seed
-                ),
+
+    def templates(mean: float, icc: float) -> Case:
+        spread = (1 - icc) / icc
+
+        def draw(rng: Rng, seed: int) -> Inference:
+            labels = np.repeat(np.arange(count), rng.integers(2, 9, count))
+            rates = rng.beta(mean * spread, (1 - mean) * spread, count)
+            return MeanInference(
+                (rng.random(labels.size) < rates[labels]) * 1.0, labels, draws=DRAWS, seed=seed
             )
-        yield Case(
-            "clustered mean",
-            f"{count} templates of 5, 5 % of templates fail",
-            0.95,
-            lambda rng, seed, c=count: MeanInference(
-                np.repeat(_hits(rng, c, 0.95), 5), np.repeat(np.arange(c), 5), draws=DRAWS, seed=seed
-            ),
-        )
+
+        return Case("clustered mean", f"{count} templates of 2-8, mean {mean}, ICC {icc}", mean, draw)
+
+    def failing(rng: Rng, seed: int) -> Inference:
+        labels = np.repeat(np.arange(count), 5)
+        return MeanInference(_hits(rng, count, 0.95)[labels], labels, draws=DRAWS, seed=seed)
+
+    for mean, icc in ((0.5, 0.1), (0.8, 0.3), (0.95, 0.1), (0.95, 0.3)):
+        yield templates(mean, icc)
+    yield Case("clustered mean", f"{count} templates of 5, 5 % of templates fail", 0.95, failing)
 
 
-def _templates(rng: Rng, count: int, mean: float, icc: float) -> tuple[Array, Array]:
-    spread = (1 - icc) / icc
-    labels = np.repeat(np.arange(count), rng.integers(2, 9, count))
-    rates = rng.beta(mean * spread, (1 - mean) * spread, count)
-    return (rng.random(labels.size) < rates[labels]) * 1.0, labels.astype(np.float64)
+SHAPES: dict[str, tuple[float, Callable[[Rng, int], Array]]] = {
+    "normal": (0.0, lambda rng, n: rng.normal(size=n)),
+    "exponential": (1.0, lambda rng, n: rng.exponential(size=n)),
+    "Student t, 3 df": (0.0, lambda rng, n: rng.standard_t(3, size=n)),
+    "lognormal, sigma 1": (float(np.exp(0.5)), lambda rng, n: rng.lognormal(0.0, 1.0, size=n)),
+}
 
 
-def unbounded() -> Iterator[Case]:
-    """Means of values without bounds: log-probabilities, logit differences."""
-    shapes: dict[str, tuple[float, Callable[[Rng, int], Array]]] = {
-        "normal": (0.0, lambda rng, n: rng.normal(size=n)),
-        "exponential": (1.0, lambda rng, n: rng.exponential(size=n)),
-        "Student t, 3 df": (0.0, lambda rng, n: rng.standard_t(3, size=n)),
-        "lognormal, sigma 1": (float(np.exp(0.5)), lambda rng, n: rng.lognormal(0.0, 1.0, size=n)),
-    }
-    for n in (20, 50, 200):
-        for name, (truth, values) in shapes.items():
-            yield Case(
-                "unbounded mean",
-                f"{name}, n = {n}",
-                truth,
-                lambda rng, seed, n=n, v=values: MeanInference(
-                    v(rng, n), bounds=None, draws=DRAWS, seed=seed
-                ),
-                sized=False,
-            )
-    for count in (10, 20):
-        yield Case(
-            "unbounded mean",
-            f"normal, {count} templates of 10, ICC 0.3",
-            0.0,
-            lambda rng, seed, c=count: MeanInference(
-                np.repeat(rng.normal(0, np.sqrt(0.3), c), 10) + rng.normal(0, np.sqrt(0.7), 10 * c),
-                np.repeat(np.arange(c), 10),
-                bounds=None,
-                draws=DRAWS,
-                seed=seed,
-            ),
-            sized=False,
-        )
+def unbounded(n: int, shape: str) -> Case:
+    """The mean of values without bounds: log-probabilities, logit differences."""
+    truth, values = SHAPES[shape]
+
+    def draw(rng: Rng, seed: int) -> Inference:
+        return MeanInference(values(rng, n), bounds=None, draws=DRAWS, seed=seed)
+
+    return Case("unbounded mean", f"{shape}, n = {n}", truth, draw, sized=False)
 
 
-def proportions() -> Iterator[Case]:
+def unbounded_clustered(count: int) -> Case:
+    """The same with templates that differ."""
+
+    def draw(rng: Rng, seed: int) -> Inference:
+        labels = np.repeat(np.arange(count), 10)
+        values = rng.normal(0, np.sqrt(0.3), count)[labels] + rng.normal(0, np.sqrt(0.7), labels.size)
+        return MeanInference(values, labels, bounds=None, draws=DRAWS, seed=seed)
+
+    return Case("unbounded mean", f"normal, {count} templates of 10, ICC 0.3", 0.0, draw, sized=False)
+
+
+def proportion(n: int, p: float) -> Case:
     """One accuracy."""
-    for n in (20, 50, 200):
-        for p in (0.005, 0.05, 0.5, 0.9, 0.995):
-            yield Case(
-                "proportion",
-                f"p = {p}, n = {n}",
-                p,
-                lambda rng, seed, n=n, p=p: ProportionInference(int(rng.binomial(n, p)), n),
-            )
+
+    def draw(rng: Rng, seed: int) -> Inference:
+        return ProportionInference(int(rng.binomial(n, p)), n)
+
+    return Case("proportion", f"p = {p}, n = {n}", p, draw)
 
 
-def paired() -> Iterator[Case]:
-    """Two accuracies on the same examples; the four shares are both right, first only, second only, neither."""
-    tables = [
-        (0.96, 0.02, 0.02, 0.0), (0.9, 0.05, 0.05, 0.0), (0.5, 0.1, 0.1, 0.3), (0.2, 0.6, 0.02, 0.18),
-        (0.01, 0.98, 0.0, 0.01), (0.0, 0.99, 0.01, 0.0), (0.0, 0.95, 0.0, 0.05), (0.3, 0.65, 0.05, 0.0),
-    ]  # fmt: skip
-    for n in (20, 50, 200):
-        for shares in tables:
-            yield Case(
-                "paired difference",
-                f"{'/'.join(f'{share:g}' for share in shares)}, n = {n}",
-                shares[1] - shares[2],
-                lambda rng, seed, n=n, s=shares: _paired(rng.multinomial(n, s)),
-            )
+#: Shares of examples that are right in both, in the first only, in the second only, in neither.
+TABLES = (
+    (0.96, 0.02, 0.02, 0.0), (0.9, 0.05, 0.05, 0.0), (0.5, 0.1, 0.1, 0.3), (0.2, 0.6, 0.02, 0.18),
+    (0.01, 0.98, 0.0, 0.01), (0.0, 0.99, 0.01, 0.0), (0.0, 0.95, 0.0, 0.05), (0.3, 0.65, 0.05, 0.0),
+)  # fmt: skip
 
 
-def _paired(counts: NDArray[np.int64], seed: int) -> Inference:
-    first, second = np.repeat([1, 1, 0, 0], counts), np.repeat([1, 0, 1, 0], counts)
-    return PairedDifferenceInference(first, second, draws=DRAWS, seed=seed)
+def paired(n: int, shares: tuple[float, ...]) -> Case:
+    """Two accuracies on the same examples."""
+
+    def draw(rng: Rng, seed: int) -> Inference:
+        counts = rng.multinomial(n, shares)
+        first, second = np.repeat([1, 1, 0, 0], counts), np.repeat([1, 0, 1, 0], counts)
+        return PairedDifferenceInference(first, second, draws=DRAWS, seed=seed)
+
+    return Case(
+        "paired difference", f"{'/'.join(f'{s:g}' for s in shares)}, n = {n}", shares[1] - shares[2], draw
+    )
 
 
 @dataclass(frozen=True)
@@ -188,10 +177,11 @@ class Sets:
         return (1 - self.catastrophic) * self.controls - self.circuit
 
     def rates(self, rng: Rng, count: int) -> Array:
-        rates = np.full(count, self.controls)
+        rates: Array = np.full(count, self.controls)
         if self.spread:
             rates = rng.beta(self.controls * self.spread, (1 - self.controls) * self.spread, count)
-        return np.where(rng.random(count) < self.catastrophic, 0.0, rates)
+        alive: Array = np.where(rng.random(count) < self.catastrophic, 0.0, rates)
+        return alive
 
     def outcomes(
         self, rng: Rng, n: int, rates: Array, harm: Array | None = None
@@ -219,68 +209,67 @@ POPULATIONS = (
 )
 
 
-def necessities() -> Iterator[Case]:
+def necessity(n: int, count: int, sets: Sets) -> Case:
     """Necessity, with sets from a very large population."""
-    for n in (20, 50, 200):
-        for count in (20, 40):
-            for sets in POPULATIONS:
-                yield Case(
-                    "necessity",
-                    f"{sets.name}, n = {n}, R = {count}",
-                    sets.truth,
-                    lambda rng, seed, n=n, c=count, s=sets: NecessityInference(
-                        *s.outcomes(rng, n, s.rates(rng, c)), draws=DRAWS, seed=seed
-                    ),
-                )
+
+    def draw(rng: Rng, seed: int) -> Inference:
+        return NecessityInference(*sets.outcomes(rng, n, sets.rates(rng, count)), draws=DRAWS, seed=seed)
+
+    return Case("necessity", f"{sets.name}, n = {n}, R = {count}", sets.truth, draw)
 
 
-def necessities_of_few_sets() -> Iterator[Case]:
+def necessity_of_few_sets(total: int, bad: int, count: int, n: int) -> Case:
     """Necessity where the sets are a sizeable sample of, or all of, a finite population."""
-    for total, bad, count in ((45, 2, 40), (100, 5, 40), (100, 5, 20), (400, 20, 40), (40, 2, 40)):
-        for n in (50, 200):
-            rates = np.where(np.arange(total) < bad, 0.0, 0.98)
+    rates = np.where(np.arange(total) < bad, 0.0, 0.98)
+    sets = Sets("", 0.98, 0.05, 0.98)
 
-            def draw(rng: Rng, seed: int, n: int = n, c: int = count, rates: Array = rates) -> Inference:
-                sets = Sets("", 0.98, 0.05, 0.98)
-                chosen = rng.choice(rates, c, replace=False)
-                return NecessityInference(*sets.outcomes(rng, n, chosen), rates.size, draws=DRAWS, seed=seed)
+    def draw(rng: Rng, seed: int) -> Inference:
+        tables = sets.outcomes(rng, n, rng.choice(rates, count, replace=False))
+        return NecessityInference(*tables, total, draws=DRAWS, seed=seed)
 
-            yield Case(
-                "necessity, few sets",
-                f"{bad} of {total} sets catastrophic, n = {n}, R = {count}",
-                float(rates.mean()) - 0.05,
-                draw,
-            )
+    population = f"{bad} of {total} sets catastrophic, n = {n}, R = {count}"
+    return Case("necessity, few sets", population, float(rates.mean()) - 0.05, draw)
 
 
-def necessities_of_templates() -> Iterator[Case]:
+def necessity_of_templates(count: int, mean: float, catastrophic: float) -> Case:
     """Necessity where the circuit matters for some templates and not for others."""
-    for count in (10, 20, 40):
-        for mean, catastrophic in ((0.1, 0.05), (0.5, 0.0)):
-            sets = Sets("", 0.98, mean, 0.97, catastrophic)
+    sets = Sets("", 0.98, mean, 0.97, catastrophic)
 
-            def draw(rng: Rng, seed: int, c: int = count, m: float = mean, s: Sets = sets) -> Inference:
-                labels = np.repeat(np.arange(c), 5)
-                harm = rng.beta(2 * m, 2 * (1 - m), c)[labels]
-                tables = s.outcomes(rng, labels.size, s.rates(rng, 40), harm)
-                return NecessityInference(*tables, groups=labels, draws=DRAWS, seed=seed)
+    def draw(rng: Rng, seed: int) -> Inference:
+        labels = np.repeat(np.arange(count), 5)
+        harm = rng.beta(2 * mean, 2 * (1 - mean), count)[labels]
+        tables = sets.outcomes(rng, labels.size, sets.rates(rng, 40), harm)
+        return NecessityInference(*tables, groups=labels, draws=DRAWS, seed=seed)
 
-            yield Case(
-                "necessity, templates",
-                f"{count} templates of 5, circuit {mean}, {100 * catastrophic:g} % catastrophic, R = 40",
-                sets.truth,
-                draw,
-            )
+    population = f"{count} templates of 5, circuit {mean}, {100 * catastrophic:g} % catastrophic, R = 40"
+    return Case("necessity, templates", population, sets.truth, draw)
 
 
-def all_cases() -> list[Case]:
+def all_cases() -> Iterator[Case]:
     """The whole grid."""
-    parts = (
-        means(), clustered(), unbounded(), proportions(), paired(),
-        necessities(), necessities_of_few_sets(), necessities_of_templates(),
-    )  # fmt: skip
-    return [case for part in parts for case in part]
+    sizes = (20, 50, 200)
+    for n in sizes:
+        yield from means(n)
+    for count in (10, 20, 40):
+        yield from clustered(count)
+    for n, shape in product(sizes, SHAPES):
+        yield unbounded(n, shape)
+    yield unbounded_clustered(10)
+    yield unbounded_clustered(20)
+    for n, p in product(sizes, (0.005, 0.05, 0.5, 0.9, 0.995)):
+        yield proportion(n, p)
+    for n, shares in product(sizes, TABLES):
+        yield paired(n, shares)
+    for n, count, sets in product(sizes, (20, 40), POPULATIONS):
+        yield necessity(n, count, sets)
+    for (total, bad, count), n in product(
+        ((45, 2, 40), (100, 5, 40), (100, 5, 20), (400, 20, 40), (40, 2, 40)), (50, 200)
+    ):
+        yield necessity_of_few_sets(total, bad, count, n)
+    for count, (mean, catastrophic) in product((10, 20, 40), ((0.1, 0.05), (0.5, 0.0))):
+        yield necessity_of_templates(count, mean, catastrophic)
 
 
 def _hits(rng: Rng, n: int, p: float) -> Array:
-    return (rng.random(n) < p) * 1.0
+    hits: Array = (rng.random(n) < p).astype(np.float64)
+    return hits
