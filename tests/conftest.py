@@ -6,6 +6,9 @@ import os
 
 from hypothesis import HealthCheck, settings
 
+# Only the outermost conftest may ask for a plugin. Used by tests/plugin.
+pytest_plugins = ["pytester"]
+
 # Two cores and several workers: more threads only fight. Read by torch and OpenMP when they are first imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 

@@ -91,7 +91,7 @@ class SpecItem(pytest.Item):
         verdict = getattr(error, "verdict", None)
         place = f"{self.spec.file}:{self.claim.line}:{self.claim.column}"
         if verdict is not None:
-            return f"{place}\n{verdict!r}"
+            return f"{verdict!r}\n\n{place}: {verdict.outcome}"
         if isinstance(error, CircuittestError):
             text = str(error)
             return text if text.startswith(f"{self.spec.file}:") else f"{place}: {text}"

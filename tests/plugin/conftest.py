@@ -14,8 +14,6 @@ import circuittest.report.terminal
 import circuittest.spec
 import circuittest.stats  # noqa: F401
 
-pytest_plugins = ["pytester"]
-
 SPEC = """\
 circuittest: 1
 model: zoo:gqa

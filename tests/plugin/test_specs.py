@@ -54,8 +54,11 @@ def test_failures_say_what_was_claimed_and_measured_without_a_traceback(suite):
     result = suite.run()
     result.assert_outcomes(failed=2)
     text = result.stdout.str()
-    assert "ioi.circuit.yaml:6:5\nreuse >= 0.3 is refuted (zoo:gqa, ioi)\nmeasured 0.050 [0.02" in text
-    assert "ioi.circuit.yaml:7:5\ncoverage >= 0.3 is undecided (zoo:gqa, ioi)" in text
+    assert "\nreuse >= 0.3 is refuted (zoo:gqa, ioi)\nmeasured 0.050 [0.02" in text
+    assert "\nioi.circuit.yaml:6:5: refuted\n" in text
+    assert "FAILED ioi.circuit.yaml::reuse - reuse >= 0.3 is refuted (zoo:gqa, ioi)" in text
+    assert "\ncoverage >= 0.3 is undecided (zoo:gqa, ioi)" in text
+    assert "\nioi.circuit.yaml:7:5: undecided\n" in text
     assert "Traceback" not in text
     assert "specs.py" not in text
     assert text.count("- circuit claims -") == 2
