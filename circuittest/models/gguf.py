@@ -19,8 +19,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from circuittest.errors import CircuittestError, LoadError
 
 log = logging.getLogger(__name__)
@@ -123,6 +121,7 @@ def _convert(path: Path, into: Path) -> None:
 
 
 def _read(path: Path) -> tuple[Any, Any]:
+    import torch
     from gguf import GGUFReader
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
