@@ -2,6 +2,7 @@
 
 from circuittest.stats.competence import HEADROOM, Competence, competence
 from circuittest.stats.estimate import Estimate
+from circuittest.stats.graded import GradedNecessityInference, RatioInference
 from circuittest.stats.inference import DRAWS, Inference, Op
 from circuittest.stats.listening import announce, listen, listen_measured
 from circuittest.stats.mean import MeanInference
@@ -17,6 +18,7 @@ __all__ = [
     "HEADROOM",
     "Competence",
     "Estimate",
+    "GradedNecessityInference",
     "Inference",
     "InvalidClaim",
     "MeanInference",
@@ -26,6 +28,7 @@ __all__ = [
     "PairedDifferenceInference",
     "ProportionInference",
     "RankP",
+    "RatioInference",
     "Undecided",
     "Verdict",
     "announce",

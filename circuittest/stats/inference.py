@@ -23,7 +23,7 @@ Floats = NDArray[np.float64]
 DRAWS = 9999
 
 #: Beyond this many times the present n, more data is no practical advice.
-_PRACTICAL = 400.0
+PRACTICAL = 400.0
 
 
 @runtime_checkable
@@ -118,7 +118,7 @@ def examples_needed(n: int, half: float, gap: float) -> dict[str, Any]:
     """The n at which a half-width that shrinks like 1/sqrt(n) gets below the gap to the threshold."""
     if not math.isfinite(half):
         return {"n": None, "controls": None, "text": "more varied data: this sample gives no bound"}
-    if gap == 0.0 or (half / gap) ** 2 > _PRACTICAL:
+    if gap == 0.0 or (half / gap) ** 2 > PRACTICAL:
         return nothing_needed()
     # a tenth more at least: the half-width only roughly follows the square root
     wanted = max(round_up(1.1 * n), round_up(n * (half / gap) ** 2))
