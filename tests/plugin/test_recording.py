@@ -151,6 +151,9 @@ def test_labs_made_by_hand_are_recorded_too(suite):
     assert told(suite.records()) == [("test_x::necessity#1", "supported", "passed")]
 
 
+# The outer pytest rewrites every test_*.py that an inner one imports, whatever the inner one is told. So the files of the
+# tests below have another name.
+FILE = "checks.py"
 COMPARISON = "assert lab.reuse(lab.shared()) >= 0.3"
 FLIPPED = "assert 0.3 <= lab.reuse(lab.shared())"
 VARIABLE = "v = lab.reuse(lab.shared()) >= 0.3\n    assert v"
@@ -161,10 +164,11 @@ LINES = "assert (\n        lab.reuse(lab.shared())\n        >= 0.3\n    )"
 @pytest.mark.parametrize("form", [COMPARISON, FLIPPED, VARIABLE, LINES])
 @pytest.mark.parametrize("mode", [(), (PLAIN,), ("-p", "no:assertion")])
 def test_a_refuted_assertion_prints_three_lines_and_the_whole_story(suite, form, mode):
-    suite.test(MARK + f"def test_x(lab):\n    {form}\n")
-    result = suite.run(*mode)
+    suite.test(MARK + f"def test_x(lab):\n    {form}\n", FILE)
+    result = suite.run(FILE, *mode)
     result.assert_outcomes(failed=1)
     errors = [line[2:].strip() for line in result.outlines if line.startswith("E ")]
+    assert errors[0].startswith("AssertionError: " if mode else ("assert ", "AssertionError: assert "))
     errors = [line.removeprefix("AssertionError: ").removeprefix("assert ") for line in errors]
     assert errors[0] == "reuse >= 0.3 is refuted (zoo:gqa, ioi)"
     assert errors[1].startswith("measured 0.050 [")
@@ -172,31 +176,33 @@ def test_a_refuted_assertion_prints_three_lines_and_the_whole_story(suite, form,
     assert len(errors) == 3
     text = result.stdout.str()
     assert text.count("- circuit claims -") == 1
-    assert f"reproduce  pytest '{NODE}'" in text
+    assert f"reproduce  pytest 'checks.py::test_x[zoo:gqa-ioi]'" in text
 
 
 def test_an_assertion_message_of_the_user_stays(suite):
-    suite.test(MARK + f"def test_x(lab):\n    {WITH_MESSAGE}\n")
+    suite.test(MARK + f"def test_x(lab):\n    {WITH_MESSAGE}\n", FILE)
     for mode in ((), (PLAIN,)):
-        text = suite.run(*mode).stdout.str()
-        assert "AssertionError: mine" in text
+        text = suite.run(FILE, *mode).stdout.str()
+        assert "AssertionError: mine\n" in text
         assert "reuse >= 0.3 is refuted (zoo:gqa, ioi)" in text
 
 
 def test_an_unrelated_failure_after_a_refuted_verdict_keeps_its_own_words(suite):
-    suite.test(
-        MARK + "def test_x(lab):\n    assert not (lab.reuse(lab.shared()) >= 0.3)\n    assert 1 == 2\n"
-    )
+    body = "def test_x(lab):\n    assert not (lab.reuse(lab.shared()) >= 0.3)\n    assert lab is None\n"
+    suite.test(MARK + body, FILE)
     for mode in ((), (PLAIN,)):
-        errors = [line for line in suite.run(*mode).outlines if line.startswith("E ")]
+        result = suite.run(FILE, *mode)
+        result.assert_outcomes(failed=1)
+        errors = [line for line in result.outlines if line.startswith("E ")]
+        assert errors
         assert not any("refuted" in line for line in errors)
 
 
 @pytest.mark.parametrize("form", ["assert lab.coverage(c) >= 0.3", "assert not lab.coverage(c) >= 0.3"])
 @pytest.mark.parametrize("mode", [(), (PLAIN,)])
 def test_an_undecided_claim_fails_shortly_whichever_way_it_is_asked(suite, form, mode):
-    suite.test(MARK + f"def test_x(lab):\n    c = lab.shared()\n    {form}\n")
-    result = suite.run(*mode)
+    suite.test(MARK + f"def test_x(lab):\n    c = lab.shared()\n    {form}\n", FILE)
+    result = suite.run(FILE, *mode)
     result.assert_outcomes(failed=1)
     text = result.stdout.str()
     assert "Undecided: coverage >= 0.3 is undecided: the interval [" in text
@@ -207,8 +213,8 @@ def test_an_undecided_claim_fails_shortly_whichever_way_it_is_asked(suite, form,
 
 
 def test_an_invalid_claim_fails_shortly(suite):
-    suite.test(MARK + "def test_x(lab):\n    assert not lab.reuse(lab.circuit([])) >= 0.3\n")
-    result = suite.run()
+    suite.test(MARK + "def test_x(lab):\n    assert not lab.reuse(lab.circuit([])) >= 0.3\n", FILE)
+    result = suite.run(FILE)
     result.assert_outcomes(failed=1)
     assert "InvalidClaim: reuse >= 0.3 is invalid: the circuit is empty." in result.stdout.str()
 

@@ -106,6 +106,10 @@ def test_anchors_repeat_a_value_at_the_alias():
     assert document.places[("b", "k", 0)] == (1, 12)
 
 
+def test_an_alias_means_the_last_anchor_above_it():
+    assert parse_yaml("a: &y {k: &x 2}\nb: &x 3\nc: *y\nd: *x\n").data["d"] == 3
+
+
 def test_a_bomb_of_aliases_is_refused():
     text = "a0: &a0 [x, x]\n" + "".join(
         f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 9)
