@@ -11,7 +11,7 @@ QUICK := not slow and not real_model and not parity and not gpu
 help:
 	@echo "make demo    install, then judge the claims of example_suites/quickstart on the bundled model"
 	@echo "make test    the quick tests"
-	@echo "make full    every test, real models and simulations included (hours on a small machine)"
+	@echo "make full    every test, real models and simulations included (an hour or so on two cores)"
 	@echo "make lint    ruff and mypy        make format   rewrite the code as ruff wants it"
 	@echo "make ci      what every change must pass (.ci/run)"
 
@@ -31,7 +31,8 @@ test: $(INSTALLED)
 	$(BIN)/python -m pytest -n $(JOBS) -m "$(QUICK)"
 
 full: $(INSTALLED)
-	CIRCUITTEST_HYPOTHESIS=full $(BIN)/python -m pytest -n $(JOBS)
+	CIRCUITTEST_HYPOTHESIS=full $(BIN)/python -m pytest -n $(JOBS) tests
+	$(BIN)/python -m pytest example_suites
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
