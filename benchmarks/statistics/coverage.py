@@ -142,10 +142,16 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="150 samples per grid point instead of 1000")
     parser.add_argument("--only", default="", help="statistics whose name contains this")
     parser.add_argument("--repetitions", type=int, help="samples per grid point")
+    parser.add_argument("--verbose", action="store_true", help="print every row as it comes, on stderr")
     options = parser.parse_args()
     repetitions = options.repetitions or (150 if options.quick else 1000)
     start = time.monotonic()
-    rows = [simulate(case, repetitions) for case in all_cases() if options.only in case.statistic]
+    rows = []
+    for case in all_cases():
+        if options.only in case.statistic:
+            rows.append(simulate(case, repetitions))
+            if options.verbose:
+                print(rows[-1], file=sys.stderr, flush=True)
     rows += [row for row in sizes(repetitions) if options.only in row.statistic]
     show(rows, repetitions, time.monotonic() - start)
     return int(any(not row.ok for row in rows))

@@ -245,6 +245,31 @@ def necessity_of_templates(count: int, mean: float, catastrophic: float) -> Case
     return Case("necessity, templates", population, sets.truth, draw)
 
 
+def ratio(n: int, shape: str) -> Case:
+    """Sufficiency: a ratio of two graded means over the same examples."""
+    _, values = SHAPES[shape]
+
+    def draw(rng: Rng, seed: int) -> Inference:
+        full = 2 + 0.5 * values(rng, n)
+        return RatioInference(0.7 * full + rng.normal(0, 0.5, n), full, draws=DRAWS, seed=seed)
+
+    return Case("ratio", f"{shape}, n = {n}", 0.7, draw, sized=False)
+
+
+def graded(n: int, count: int, shape: float) -> Case:
+    """Graded necessity; the harm of the sets has a gamma distribution, of coefficient of variation 1/sqrt(shape)."""
+
+    def draw(rng: Rng, seed: int) -> Inference:
+        item = rng.normal(size=n)
+        base = 3 + item
+        circuit = base - 2 + 0.8 * rng.normal(size=n)
+        harm = rng.gamma(shape, 0.5 / shape, (count, 1))
+        controls = base - harm * (1 + 0.3 * item) + 0.3 * rng.normal(size=(count, n))
+        return GradedNecessityInference(base, circuit, controls, draws=DRAWS, seed=seed)
+
+    return Case("graded necessity", f"gamma {shape:g} harm, n = {n}, R = {count}", 0.5, draw, sized=False)
+
+
 def all_cases() -> Iterator[Case]:
     """The whole grid."""
     sizes = (20, 50, 200)
@@ -266,6 +291,10 @@ def all_cases() -> Iterator[Case]:
         ((45, 2, 40), (100, 5, 40), (100, 5, 20), (400, 20, 40), (40, 2, 40)), (50, 200)
     ):
         yield necessity_of_few_sets(total, bad, count, n)
+    for n, shape in product(sizes, ("normal", "exponential")):
+        yield ratio(n, shape)
+    for n, count, gamma in product(sizes, (20, 40), (0.5, 4.0)):
+        yield graded(n, count, gamma)
     for count, (mean, catastrophic) in product((10, 20, 40), ((0.1, 0.05), (0.5, 0.0))):
         yield necessity_of_templates(count, mean, catastrophic)
 
