@@ -13,12 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from circuittest.stats import (
+    GradedNecessityInference,
+    Inference,
     MeanInference,
     NecessityInference,
     PairedDifferenceInference,
     ProportionInference,
+    RatioInference,
 )
-from circuittest.stats.inference import Inference
 
 Array = NDArray[np.float64]
 Rng = np.random.Generator
