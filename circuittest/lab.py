@@ -75,6 +75,7 @@ class Lab:
         self._prefix, self._device, self._dtype = prefix, device, dtype
         self._accuracy, self._metric = accuracy, metric
         self.headroom = headroom
+        self._others: dict[str, Lab] = {}
         self._scores: dict[tuple[str, ...], ScoreTable] = {}
         self._outcomes: dict[tuple[tuple[Unit, ...], ...], OutcomeTable] = {}
 
@@ -126,6 +127,22 @@ class Lab:
     def metric(self) -> str:
         """What attribution differentiates."""
         return self._metric or self.data.metric
+
+    def on(self, task: str | Task) -> Lab:
+        """The lab of another task on the same model, with the same sizes, seed and prefix; each is made once."""
+        key = task if isinstance(task, str) else task.name
+        if key not in self._others:
+            self._others[key] = Lab(
+                self.model,
+                task,
+                name=self._name,
+                discover=self._sizes["discover"],
+                evaluate=self._sizes["evaluate"],
+                seed=self._sizes["seed"],
+                prefix=self._prefix,
+                headroom=self.headroom,
+            )
+        return self._others[key]
 
     def __repr__(self) -> str:
         model = self._name or (self._model if isinstance(self._model, (str, Path)) else "in-memory")
@@ -268,6 +285,12 @@ class Lab:
     def necessity(self, circuit: Circuit, *, decide: float | None = None, **options: Any) -> Estimate:
         """Necessity against C³; see `circuittest.claims.necessity`."""
         return self.measure("necessity", circuit, decide=decide, **options)
+
+    def specificity(
+        self, circuit: Circuit, *, against: list[str], decide: float | None = None, **options: Any
+    ) -> Estimate:
+        """Own circuit against other tasks' circuits; see `circuittest.claims.specificity`."""
+        return self.measure("specificity", circuit, decide=decide, against=against, **options)
 
     def measure(
         self, claim: str, circuit: Circuit, *, decide: float | None = None, **options: Any

@@ -17,6 +17,7 @@ _BUILT_IN = {
     "coverage": "circuittest.claims.coverage",
     "necessity": "circuittest.claims.necessity",
     "reuse": "circuittest.claims.reuse",
+    "specificity": "circuittest.claims.specificity",
 }
 
 

@@ -63,10 +63,11 @@ class TableLab(Lab):
         layout: Layout | None = None,
         data: TaskData | None = None,
         values: np.ndarray | None = None,
+        others: dict[str, TableLab] | None = None,
     ) -> None:
         super().__init__("planted", data or task_data())
         layout = layout or Layout(n_layers=6, n_heads=8, n_kv_heads=8)
-        self.rule, self.values = rule, values
+        self.rule, self.values, self.others = rule, values, others or {}
         self.calls: list[tuple[tuple[Unit, ...], ...]] = []
         self.__dict__["model"] = SimpleNamespace(
             name="planted",
@@ -75,6 +76,9 @@ class TableLab(Lab):
             dtype=torch.float32,
             device=torch.device("cpu"),
         )
+
+    def on(self, task: str) -> TableLab:  # type: ignore[override]
+        return self.others[task]
 
     def scores(self, split: str = "discover", *, universe: Any = "heads", **_: Any) -> ScoreTable:  # type: ignore[override]
         data = getattr(self.data, split)
