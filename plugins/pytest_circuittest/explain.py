@@ -57,14 +57,10 @@ def show_refuted(excinfo: pytest.ExceptionInfo[BaseException], last: Taken | Non
 
 
 def shorten(report: pytest.TestReport, excinfo: pytest.ExceptionInfo[BaseException], style: str) -> None:
-    """Show what circuittest raises on purpose as the line of the test and the message, without our own frames."""
+    """Show what circuittest raises on purpose as the line of the test and the message (``--tb=long``: all frames)."""
     from circuittest.errors import CircuittestError
 
-    if (
-        not isinstance(excinfo.value, CircuittestError)
-        or style not in ("auto", "long")
-        or not report.longrepr
-    ):
+    if not isinstance(excinfo.value, CircuittestError) or style != "auto" or not report.longrepr:
         return
     ours = str(Path(sys.modules["circuittest.errors"].__file__ or "").parent)
     kept = excinfo.traceback.filter(

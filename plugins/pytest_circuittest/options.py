@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -114,6 +116,8 @@ class Settings:
     dtype: str
     undecided: str
     json: str | None
+    #: Equal lab requests become one object: pytest before 9.1 tells parameters apart by identity.
+    requests: dict[Any, Any] = field(default_factory=dict, compare=False)
 
 
 _SETTINGS = pytest.StashKey[Settings]()
@@ -124,6 +128,16 @@ def settings(config: pytest.Config) -> Settings:
     if _SETTINGS not in config.stash:
         config.stash[_SETTINGS] = _read(config)
     return config.stash[_SETTINGS]
+
+
+def check_used(config: pytest.Config) -> None:
+    """Refuse, once everything is collected, a replacement that replaces nothing. Raises pytest.UsageError."""
+    for old in settings(config).replacements.unused():
+        message = f"--circuit-model: no test or spec names {old}"
+        if hasattr(config, "workerinput"):  # a worker of xdist cannot end the session
+            warnings.warn(pytest.PytestWarning(message), stacklevel=1)
+        else:
+            raise pytest.UsageError(message)
 
 
 def _read(config: pytest.Config) -> Settings:

@@ -6,7 +6,6 @@ never loads anything else.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -54,8 +53,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
     scheduling.leave_note(session)
-    for old in options.settings(session.config).replacements.unused():
-        warnings.warn(pytest.PytestWarning(f"--circuit-model: no test or spec names {old}"), stacklevel=1)
+    options.check_used(session.config)
 
 
 @pytest.hookimpl(trylast=True)

@@ -147,22 +147,32 @@ def attach(
     if recorder is not None and call.excinfo is not None:
         show_refuted(call.excinfo, recorder.last)
     report = yield
-    if call.excinfo is not None and "circuittest.errors" in sys.modules and not isinstance(item, SpecItem):
+    if call.excinfo is not None and _FIXTURES.intersection(getattr(item, "fixturenames", ())):
         shorten(report, call.excinfo, item.config.getoption("tbstyle", "auto"))
-    if recorder is None:
-        return report
+    if recorder is not None:
+        _add(report, call, recorder)
+    return report
+
+
+def _add(report: pytest.TestReport, call: pytest.CallInfo[None], recorder: Recorder) -> None:
+    """Put explanation and records on a report, where there is something new to say."""
     if call.when == "call":
         recorder.outcome = _outcome(report)
     elif report.failed:
         recorder.outcome = "error"
     taken = [entry.measured for entries in recorder.verdicts.values() for entry in entries]
-    if len(taken) > recorder.shown or report.failed:
-        if taken:
-            report.sections.append(("circuit claims", explanation(taken, item.nodeid)))
-        recorder.shown = len(taken)
-    if taken or recorder.estimates:
+    count = len(taken) + sum(map(len, recorder.estimates.values()))
+    if count == 0 or (count == recorder.shown and call.when != "call" and not report.failed):
+        return
+    recorder.shown = count
+    if taken:
+        report.sections.append(("circuit claims", explanation(taken, report.nodeid)))
+    from circuittest.errors import CircuittestError
+
+    try:
         setattr(report, ATTRIBUTE, recorder.records())
-    return report
+    except CircuittestError as error:  # a claim of another package whose details are no plain data
+        report.outcome, report.longrepr = "failed", str(error)
 
 
 def _concerns_us(item: pytest.Item) -> bool:

@@ -65,6 +65,10 @@ def requests_of(item: pytest.Item, chosen: Settings) -> list[LabRequest]:
             close = get_close_matches(key, ("model", "task", *_OPTIONS), n=1)
             hint = f"did you mean {close[0]!r}?" if close else f"known are model, task, {', '.join(_OPTIONS)}"
             raise pytest.UsageError(f"{item.nodeid}: the circuit marker has no {key!r}; {hint}")
+        if key in _OPTIONS and not isinstance(given[key], (str, int, float)):
+            raise pytest.UsageError(
+                f"{item.nodeid}: {key} of the circuit marker is {given[key]!r}, no text or number"
+            )
     named = given.pop("model", None) or chosen.model
     task = given.pop("task", None) or chosen.task
     models = [named] if isinstance(named, str) else list(named)
@@ -97,7 +101,8 @@ def request(
     replaced = chosen.replacements.apply(model) if model else chosen.replacements.one
     if replaced == model and folder is not None and model.startswith(("./", "../")):
         replaced = str(folder / model)
-    return LabRequest(replaced or model, task, tuple(sorted(options.items())))
+    made = LabRequest(replaced or model, task, tuple(sorted(options.items())))
+    return chosen.requests.setdefault(made, made)
 
 
 def _uses_our_lab(metafunc: pytest.Metafunc) -> bool:

@@ -41,9 +41,11 @@ def test_old_new_replaces_one_of_several(suite):
     result.stdout.fnmatch_lines(["*test_x[[]c-ioi[]] PASSED*", "*test_x[[]b-ioi[]] PASSED*"])
 
 
-def test_an_old_that_nobody_names_is_warned_about(suite):
+def test_an_old_that_nobody_names_is_a_usage_error(suite):
     suite.test(TEST.format(model="a", got="a"))
-    assert "no test or spec names zoo:x" in suite.run("--circuit-model=zoo:x=c").stdout.str()
+    result = suite.run("--circuit-model=zoo:x=c")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "no test or spec names zoo:x" in result.stderr.str()
 
 
 @pytest.mark.parametrize(

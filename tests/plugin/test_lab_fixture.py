@@ -165,6 +165,10 @@ def test_a_parametrised_lab_is_left_alone(suite):
         ("@pytest.mark.circuit('zoo:gqa', 'ioi')", "by name"),
         ("@pytest.mark.circuit(model='a', tasks='ioi')", "did you mean 'task'?"),
         ("@pytest.mark.circuit(model=['a', 'a'], task='ioi')", "names a model twice"),
+        (
+            "@pytest.mark.circuit(model='a', task='ioi', seed=[1])",
+            "seed of the circuit marker is [1], no text or",
+        ),
         ("@pytest.mark.circuit(model=['a', 1], task='ioi')", "use make_lab for objects"),
     ],
 )

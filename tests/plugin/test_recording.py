@@ -176,7 +176,7 @@ def test_a_refuted_assertion_prints_three_lines_and_the_whole_story(suite, form,
     assert len(errors) == 3
     text = result.stdout.str()
     assert text.count("- circuit claims -") == 1
-    assert f"reproduce  pytest 'checks.py::test_x[zoo:gqa-ioi]'" in text
+    assert "reproduce  pytest 'checks.py::test_x[zoo:gqa-ioi]'" in text
 
 
 def test_an_assertion_message_of_the_user_stays(suite):
@@ -243,3 +243,24 @@ def test_x(lab, k):
 """
     )
     assert told(suite.records()) == [("test_x[zoo:gqa-ioi]::necessity#1", "supported", "passed")]
+
+
+def test_details_that_are_no_plain_data_fail_the_test_and_say_so(suite):
+    suite.test(
+        MARK
+        + """
+from dataclasses import replace
+from circuittest.stats import announce
+
+def test_x(lab):
+    announce(replace(lab.necessity(lab.shared()), details={"odd": object()}))
+"""
+    )
+    result = suite.run()
+    result.assert_outcomes(failed=1)
+    assert "details.odd of an estimate holds a object: records are plain data" in result.stdout.str()
+
+
+def test_the_whole_traceback_is_there_for_those_who_ask(suite):
+    suite.test(MARK + "def test_x(lab):\n    assert lab.coverage(lab.shared()) >= 0.3\n", FILE)
+    assert "verdict.py" in suite.run(FILE, "--tb=long").stdout.str()

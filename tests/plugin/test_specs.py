@@ -148,3 +148,14 @@ def test_skip_touches_spec_items_only(suite):
 def test_files_of_other_names_are_no_specs(suite):
     suite.spec("nonsense", name="other.yaml")
     assert suite.run().ret == pytest.ExitCode.NO_TESTS_COLLECTED
+
+
+@pytest.mark.parametrize("name", ["necessity[zoo:gqa]", "necessity[m-zoo:mha]"])
+def test_an_item_runs_by_its_id(suite, name):
+    suite.spec(
+        HEAD.replace("zoo:gqa", "[zoo:gqa, zoo:mha]").replace("claims:", "groups: {m: [L0.H0]}\nclaims:")
+        + "  - necessity: {min: 0.3}\n  - necessity: {of: m, min: 0.3}\n"
+    )
+    result = suite.run("-v", f"ioi.circuit.yaml::{name}")
+    result.assert_outcomes(passed=1)
+    assert f"ioi.circuit.yaml::{name} PASSED" in result.stdout.str()
