@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from circuittest.tasks.base import Example, Task
-from circuittest.tasks.splits import pool_of
+from circuittest.tasks.splits import bucket
 from circuittest.tasks.words import CAPITALS, LEADS
 
 TEMPLATES = (
@@ -16,6 +16,14 @@ TEMPLATES = (
     "{lead} many people who visit {country} see its capital,",
     "{lead} the main city in {country} is its capital,",
 )
+
+
+def _pool(country: int, template: int) -> str:
+    """One template of each country is held out for the test pool, and another one of every third for dev."""
+    held_out = bucket("facts", country)
+    if template == held_out % len(TEMPLATES):
+        return "test"
+    return "dev" if template == (held_out + 1) % len(TEMPLATES) and country % 3 == 0 else "train"
 
 
 class Facts(Task):
@@ -35,7 +43,7 @@ class Facts(Task):
     def draw(self, rng: random.Random, pool: str, variant: str) -> Example:
         while True:
             i, template = rng.randrange(len(CAPITALS)), rng.randrange(len(TEMPLATES))
-            if pool_of("facts", i, template, test=15, dev=5) == pool:
+            if _pool(i, template) == pool:
                 break
         j = rng.choice([k for k in range(len(CAPITALS)) if k != i])
         (country, capital), (other, foil) = CAPITALS[i], CAPITALS[j]

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from circuittest.tasks import Example, get_task
-from circuittest.tasks import induction as induction_task
+from circuittest.tasks import Example, get_task, induction as induction_task
 from circuittest.zoo.recipe import VARIANTS, Schedule
 from circuittest.zoo.vocabulary import BOS, PAD, pieces, vocabulary
 

@@ -47,7 +47,7 @@ BUILDS = {
 class Schedule:
     """Optimisation and data. Fractions are of ``steps``."""
 
-    steps: int = 2500
+    steps: int = 3000
     batch: int = 128
     chunks: int = 3  # a batch is run in this many length-sorted pieces
     lr: float = 3e-3
@@ -58,19 +58,19 @@ class Schedule:
     clip: float = 1.0
     init: float = 0.05
     other_tokens: float = 0.1  # loss weight of tokens that are no answer
-    penalty_from: float = 0.45
-    penalty_full: float = 0.65
+    penalty_from: float = 0.6
+    penalty_full: float = 0.75
     early: float = 0.15  # until here induction has twice its share
 
 
 MIXTURE = {
     "ioi": 1.0,
-    "greater_than": 3.0,
-    "sva": 0.7,
-    "gendered_pronoun": 0.7,
-    "induction": 1.5,
+    "greater_than": 2.0,
+    "sva": 0.5,
+    "gendered_pronoun": 0.5,
+    "induction": 2.0,
     "facts": 1.2,
-    "addition": 5.0,
+    "addition": 6.0,
     "boolean": 4.0,
     "copy_colors": 3.0,
 }
@@ -85,8 +85,8 @@ def shares(progress: float, schedule: Schedule) -> dict[str, float]:
 
 
 def penalty_weight(progress: float, full: float, schedule: Schedule) -> float:
-    """Learn first, then consolidate: 0 until ``penalty_from``, linear up to ``full`` at ``penalty_full``,
-    then constant.
+    """Learn first, then consolidate: a task not learnt when the penalty sets in is hardly learnt later. 0
+    until ``penalty_from``, linear up to ``full`` at ``penalty_full``, then constant.
     """
     ramp = (progress - schedule.penalty_from) / (schedule.penalty_full - schedule.penalty_from)
     return full * min(1.0, max(0.0, ramp))
