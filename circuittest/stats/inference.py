@@ -107,22 +107,42 @@ class DrawnInference:
         p = (1.0 + float(beyond)) / (low.size + 1.0)
         return max(p, 0.5) if wrong_side else p
 
+    def standard_error(self) -> float:
+        """The part of the error that shrinks like 1/sqrt(n), as a standard error; NaN where it is unknown."""
+        return math.nan
+
     def needed(self, op: Op, threshold: float) -> dict[str, Any]:
         low, high = self.interval()
-        gap = abs(self.value - threshold)
         half = self.value - low if self.value > threshold else high - self.value
-        return examples_needed(self.n, half, gap)
+        return examples_needed(self.n, half, abs(self.value - threshold), self.standard_error())
 
 
-def examples_needed(n: int, half: float, gap: float) -> dict[str, Any]:
-    """The n at which a half-width that shrinks like 1/sqrt(n) gets below the gap to the threshold."""
+def examples_needed(n: int, half: float, gap: float, error: float = math.nan) -> dict[str, Any]:
+    """The n at which the half-width gets below the gap between value and threshold; see `growth`."""
     if not math.isfinite(half):
         return {"n": None, "controls": None, "text": "more varied data: this sample gives no bound"}
-    if gap == 0.0 or (half / gap) ** 2 > PRACTICAL:
+    factor = growth(half, gap, error)
+    if factor > PRACTICAL:
         return nothing_needed()
-    # a tenth more at least: the half-width only roughly follows the square root
-    wanted = max(round_up(1.1 * n), round_up(n * (half / gap) ** 2))
+    # a tenth more at least: the half-width only roughly follows the formula
+    wanted = max(round_up(1.1 * n), round_up(n * factor))
     return {"n": wanted, "controls": None, "text": f"about n = {wanted} examples"}
+
+
+def growth(half: float, gap: float, error: float = math.nan) -> float:
+    """By which factor f a sample must grow for its half-width to shrink to the gap.
+
+    What 1.96 standard errors explain of the half-width shrinks like 1/sqrt(f), the rest (what was not seen) like
+    1/f; without a standard error all of it shrinks like 1/sqrt(f).
+    """
+    if gap <= 0.0:
+        return math.inf
+    root = half if math.isnan(error) else min(half, 1.96 * error)
+    rest = half - root
+    if rest <= 1e-12:
+        return (half / gap) ** 2
+    inverse_root = (math.sqrt(root**2 + 4.0 * rest * gap) - root) / (2.0 * rest)
+    return 1.0 / inverse_root**2
 
 
 def nothing_needed() -> dict[str, Any]:

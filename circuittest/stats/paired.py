@@ -112,7 +112,7 @@ class PairedDifferenceInference:
         """The n that would decide; see `Inference`."""
         low, high = self.interval()
         half = self.value - low if self.value > threshold else high - self.value
-        return examples_needed(self.n, half, abs(self.value - threshold))
+        return examples_needed(self.n, half, abs(self.value - threshold), self._mean.standard_error())
 
 
 def _invert(bound: Callable[[float], float], value: float, threshold: float) -> float:

@@ -61,7 +61,8 @@ class ProportionInference:
         """The n that would decide; see `Inference`."""
         low, high = self.interval()
         half = self.value - low if self.value > threshold else high - self.value
-        return examples_needed(self.n, half, abs(self.value - threshold))
+        error = math.sqrt(self.value * (1.0 - self.value) / self.n)
+        return examples_needed(self.n, half, abs(self.value - threshold), error)
 
 
 def proportion_interval(

@@ -31,6 +31,7 @@ from circuittest.stats.inference import (
     Floats,
     Op,
     examples_needed,
+    growth,
     nothing_needed,
     round_up,
 )
@@ -187,29 +188,44 @@ class TwoWayInference(DrawnInference):
         filled[:, :-1] += 1.0
         return filled / self.population
 
+    def standard_error(self) -> float:
+        """Of the examples alone, sets fixed: cluster-robust, of the linearised ratio."""
+        residuals = self._controls.mean(axis=1) - self._ablated - self.value * self._below
+        return _error(residuals, self._sizes.size) * self._sizes.size / float(self._below.sum())
+
+    def _set_error(self) -> float:
+        """Of the sets alone, examples fixed."""
+        means = self._controls.sum(axis=0) / float(self._below.sum())
+        share = self.n_controls / self.population if self.finite and self.population is not None else 0.0
+        return _error(means, self.n_controls) * math.sqrt(1.0 - share)
+
     def needed(self, op: Op, threshold: float) -> dict[str, Any]:
         """The n, or the n and R, that would decide: half-widths of the two dimensions add in squares."""
-        gap = abs(self.value - threshold)
-        of_examples = self._half_width(self.value > threshold, examples=True, sets=False)
-        of_sets = self._half_width(self.value > threshold, examples=False, sets=not self.enumerated)
-        if gap == 0.0 or not math.isfinite(of_examples + of_sets):
-            return examples_needed(self.n, of_examples + of_sets, gap)
-        if self.enumerated:
-            advice = examples_needed(self.n, of_examples, gap)
-            if advice["n"] is not None:
+        gap, lower = abs(self.value - threshold), self.value > threshold
+        error = self.standard_error()
+        of_examples = self._half_width(lower, examples=True, sets=False)
+        if self.enumerated or not math.isfinite(of_examples):
+            advice = examples_needed(self.n, of_examples, gap, error)
+            if self.enumerated and self.n_controls > 1 and advice["n"] is not None:
                 advice["text"] += f" (the control population is exhausted: all {self.n_controls} sets are in)"
             return advice
+        of_sets = self._half_width(lower, examples=False, sets=True)
         if 2 * of_sets**2 <= gap**2:
-            return examples_needed(self.n, of_examples, math.sqrt(gap**2 - of_sets**2))
-        controls = round_up(self.n_controls * 2 * (of_sets / gap) ** 2)
-        if self.population is not None and controls >= self.population:
-            wanted = max(self.n, round_up(self.n * (of_examples / gap) ** 2))
+            return examples_needed(self.n, of_examples, math.sqrt(gap**2 - of_sets**2), error)
+        share = gap / math.sqrt(2.0)
+        more_sets, more_examples = (
+            growth(of_sets, share, self._set_error()),
+            growth(of_examples, share, error),
+        )
+        if self.population is not None and more_sets * self.n_controls >= self.population:
+            wanted = max(self.n, round_up(self.n * min(PRACTICAL, growth(of_examples, gap, error))))
             text = f"about n = {wanted} examples and all R = {self.population} control sets"
             text += " (the control population is then exhausted)"
             return {"n": wanted, "controls": self.population, "text": text}
-        wanted = max(self.n, round_up(self.n * 2 * (of_examples / gap) ** 2))
-        if max(controls / self.n_controls, wanted / self.n) > PRACTICAL:
+        if max(more_sets, more_examples) > PRACTICAL:
             return nothing_needed()
+        controls = round_up(max(1.1, more_sets) * self.n_controls)
+        wanted = max(self.n, round_up(self.n * more_examples))
         text = f"about n = {wanted} examples and R = {controls} controls"
         return {"n": wanted, "controls": controls, "text": text}
 
@@ -220,3 +236,10 @@ class TwoWayInference(DrawnInference):
         low, high = (np.sort(draw) for draw in self._two_way(examples=examples, sets=sets))
         rank = max(1, math.floor(0.025 * (self._draws + 1) + 1e-9))
         return max(0.0, self.value - float(low[rank - 1]) if lower else float(high[-rank]) - self.value)
+
+
+def _error(values: Floats, count: int) -> float:
+    """Standard error of the mean of `count` values that are centred here; NaN for one."""
+    if count < 2:
+        return math.nan
+    return float(np.std(values, ddof=1)) / math.sqrt(count)
