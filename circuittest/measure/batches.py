@@ -130,5 +130,7 @@ def by_row(batches: Sequence[Batch], values: Sequence[Any]) -> Tensor:
 
 
 def _mlp_sizes(model: LoadedModel) -> list[int]:
-    """Outputs of every matrix in the first block's MLP."""
-    return [p.numel() // model.width for p in model.blocks[0].mlp.parameters() if p.ndim == 2] or [0]
+    """Outputs per token of every matrix in the first block's MLP, of a mixture those of its chosen experts."""
+    chosen = getattr(model.module.config, "num_experts_per_tok", None) or 1
+    matrices = [p for p in model.blocks[0].mlp.parameters() if p.ndim in (2, 3)]
+    return [(p.numel() if p.ndim == 2 else chosen * p[0].numel()) // model.width for p in matrices] or [0]

@@ -63,6 +63,8 @@ class EdgeScores:
         self.norms = {
             "attn_norm": [Norm(block.attn_norm, self.dtype) for block in blocks],
             "mlp_norm": [Norm(block.mlp_norm, self.dtype) for block in blocks],
+            "q_norm": [Norm(block.q_norm, self.dtype) for block in blocks],
+            "k_norm": [Norm(block.k_norm, self.dtype) for block in blocks],
             "attn_post": [Norm(block.attn_post_norm, self.dtype) for block in blocks],
             "mlp_post": [Norm(block.mlp_post_norm, self.dtype) for block in blocks],
         }
@@ -154,15 +156,16 @@ class EdgeScores:
         if block.qkv is not None:
             gradient = self._rows(trace.gradients, ("qkv", layer), window)
             weight = weight_in_out(block.qkv).T.to(self.dtype)
-            sizes = (
-                (3, layout.n_heads, -1) if self.model.adapter.fused == "thirds" else (layout.n_heads, 3, -1)
-            )
-            of_slot = gradient.unflatten(1, sizes), weight.unflatten(0, sizes)
-            if self.model.adapter.fused == "thirds":
-                yield of_slot[0].flatten(1, 2), of_slot[1].flatten(0, 1)
-            else:
-                for slot in range(3):
-                    yield of_slot[0][:, :, slot], of_slot[1][:, slot]
+            if self.model.adapter.fused == "stacked":
+                slots = layout.n_heads + 2 * layout.n_kv_heads
+                yield gradient.unflatten(1, (slots, -1)), weight.unflatten(0, (slots, -1))
+                return
+            group = layout.group_size
+            sizes = (layout.n_kv_heads, group + 2, -1)
+            of_group = gradient.unflatten(1, sizes), weight.unflatten(0, sizes)
+            yield of_group[0][:, :, :group].flatten(1, 2), of_group[1][:, :group].flatten(0, 1)
+            for slot in (group, group + 1):
+                yield of_group[0][:, :, slot], of_group[1][:, slot]
             return
         for role, module, slots in (
             ("q", block.q, layout.n_heads),
@@ -172,7 +175,15 @@ class EdgeScores:
             if module is not None:
                 gradient = self._rows(trace.gradients, (role, layer), window)
                 weight = weight_in_out(module).T.to(self.dtype)
-                yield gradient.unflatten(1, (slots, -1)), weight.unflatten(0, (slots, -1))
+                norm = self.norms[f"{role}_norm"][layer] if role != "v" else None
+                if norm is None or norm.module is None:
+                    yield gradient.unflatten(1, (slots, -1)), weight.unflatten(0, (slots, -1))
+                    continue
+                # The norm mixes heads: each head's gradient alone is pulled through it, and then has all features.
+                alone = gradient.unflatten(1, (slots, -1)).transpose(0, 1)
+                apart = torch.diag_embed(alone.movedim(0, -1)).permute(2, 0, 3, 1).flatten(2)
+                pulled = norm.at(self._rows(trace.clean, (f"{role}_norm", layer), window)).pull(apart)
+                yield pulled.transpose(0, 1), weight.expand(slots, -1, -1)
 
     def _rows(self, tensors: dict[Place, Tensor], place: Place, window: tuple[slice, slice]) -> Tensor:
         """One tensor [batch, length, features] as the window's [rows, features]."""

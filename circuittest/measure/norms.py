@@ -92,6 +92,8 @@ class Norm:
             ).to(dtype)
         else:
             self._recognise_rms(module)
+            if self.kind == "autograd":
+                self._recognise_bare(module)
 
     def at(self, inputs: Tensor) -> Jacobian:
         """The Jacobian at inputs [rows, width] of the norm."""
@@ -101,7 +103,8 @@ class Norm:
         if self.kind == "layer":
             x = x - x.mean(-1, keepdim=True)
         inverse = torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps)
-        return Jacobian(self.kind, self.module, x * inverse, inverse, self.weight)
+        weight = None if self.weight is None else self.weight.to(x.device)
+        return Jacobian(self.kind, self.module, x * inverse, inverse, weight)
 
     def _recognise_rms(self, module: nn.Module) -> None:
         weight = getattr(module, "weight", None)
@@ -121,3 +124,18 @@ class Norm:
             if torch.allclose(out, unit * scale, rtol=noise, atol=noise):
                 self.kind, self.eps, self.weight = "rms", eps, scale.to(self.dtype)
                 return
+
+    def _recognise_bare(self, module: nn.Module) -> None:
+        """A layer norm of another class that has no parameters (OLMo)."""
+        shape = getattr(module, "normalized_shape", None)
+        if not isinstance(shape, tuple) or len(shape) != 1 or any(True for _ in module.parameters()):
+            return
+        eps = getattr(module, "eps", 1e-5)
+        probe = torch.randn((2, shape[0]), generator=torch.Generator().manual_seed(0))
+        probe = (probe * torch.tensor([[1.0], [eps**0.5]])).to(self.dtype)
+        with torch.no_grad():
+            out = module.forward(probe)
+        noise = 64 * torch.finfo(torch.float32).eps
+        expected = nn.functional.layer_norm(probe, shape, eps=eps)
+        if torch.allclose(out, expected, rtol=noise, atol=noise):
+            self.kind, self.eps, self.weight = "layer", eps, torch.ones(shape, dtype=self.dtype)

@@ -31,9 +31,16 @@ class Captures:
     """Tensors taken by hooks, by (role, layer). Roles: see `clean_pass`."""
 
     tensors: dict[Place, Tensor] = field(default_factory=dict)
+    versions: dict[Place, int] = field(default_factory=dict)
 
-    def take(self, role: str, layer: int, *, alias: bool = False) -> Callable[[Tensor], Tensor | None]:
-        """A hook that records what passes; with `alias` it passes on a view, whose gradient is this reader's alone."""
+    def take(
+        self, role: str, layer: int, *, alias: bool = False, copy: bool = False
+    ) -> Callable[[Tensor], Tensor | None]:
+        """A hook that records what passes.
+
+        With `alias` it passes on a view, whose gradient is this reader's alone; with `copy` a copy, into which the
+        model may write.
+        """
 
         def hook(tensor: Tensor) -> Tensor | None:
             if (role, layer) in self.tensors:
@@ -43,6 +50,9 @@ class Captures:
                     "register an adapter that names modules which run once",
                 )
             kept = self.tensors[role, layer] = tensor.view_as(tensor) if alias else tensor
+            self.versions[role, layer] = kept._version
+            if copy:
+                return kept.clone()
             return kept if alias else None
 
         return hook
@@ -54,7 +64,13 @@ class Captures:
                 "its hook never fired, so its activations and gradients are unknown",
                 "check the adapter's path for it; a fused kernel may bypass the module",
             )
-        return self.tensors[place]
+        if (tensor := self.tensors[place])._version != self.versions[place]:
+            raise InterventionError(
+                f"what passed {_name(*place)} was changed in place afterwards",
+                "its values are no longer those that were measured",
+                "register an adapter with in_place=True",
+            )
+        return tensor
 
 
 @dataclass(frozen=True)
@@ -67,7 +83,8 @@ class Trace:
         Counterfactual minus clean write, detached: ("embed", 0) and ("mlp", layer) [batch, length, width],
         ("z", layer) [batch, length, heads · head size], the input of the output projection.
     clean:
-        Clean activations, detached: inputs of the norms ("attn_norm", "mlp_norm", "attn_post", "mlp_post", layer).
+        Clean activations, detached: inputs of the norms ("attn_norm", "mlp_norm", "q_norm", "k_norm", "attn_post",
+        "mlp_post", layer).
     gradients:
         Of the sum of the examples' metrics, at the places asked for.
     metric:
@@ -109,7 +126,7 @@ def trace(model: LoadedModel, batch: Batch, metric: str, *, reads: bool) -> Trac
         gradients = _gradients(values, {place: seen[place] for place in places})
     writes: list[Place] = [("embed", 0), *((role, layer) for layer in layers for role in ("z", "mlp"))]
     changes = {place: other[place] - seen[place].detach() for place in writes}
-    norms = ("attn_norm", "mlp_norm", "attn_post", "mlp_post")
+    norms = ("attn_norm", "mlp_norm", "q_norm", "k_norm", "attn_post", "mlp_post")
     clean = {place: t.detach() for place, t in seen.tensors.items() if place[0] in norms}
     return Trace(changes, clean, gradients, values.detach())
 
@@ -140,7 +157,7 @@ def _watch_writes(model: LoadedModel, seen: Captures, stack: ExitStack) -> None:
     stack.enter_context(on_input(model.blocks[0].block, seen.take("embed", 0)))
     for layer, block in enumerate(model.blocks):
         stack.enter_context(on_input(block.out, seen.take("z", layer)))
-        stack.enter_context(on_output(block.mlp, seen.take("mlp", layer)))
+        stack.enter_context(on_output(block.mlp_out, seen.take("mlp", layer, copy=model.in_place)))
 
 
 def _watch_reads(model: LoadedModel, seen: Captures, stack: ExitStack) -> None:
@@ -149,10 +166,12 @@ def _watch_reads(model: LoadedModel, seen: Captures, stack: ExitStack) -> None:
             stack.enter_context(on_input(module, seen.take(role, layer, alias=alias)))
 
     for layer, block in enumerate(model.blocks):
-        for role, module in (("q", block.q), ("k", block.k), ("v", block.v), ("qkv", block.qkv)):
-            if module is not None:
-                stack.enter_context(on_output(module, seen.take(role, layer)))
+        for role in ("q", "k", "v") if block.qkv is None else ("qkv",):
+            if (module := block.slot(role)) is not None:
+                stack.enter_context(on_output(module, seen.take(role, layer, copy=model.in_place)))
         inputs(block.mlp, "mlp_in", layer, alias=True)
+        inputs(block.q_norm, "q_norm", layer)
+        inputs(block.k_norm, "k_norm", layer)
         inputs(block.attn_norm, "attn_norm", layer)
         if block.mlp_norm is not block.attn_norm:
             inputs(block.mlp_norm, "mlp_norm", layer)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from circuittest.errors import InterventionError, UnsupportedModel
-from circuittest.models.hooks import hooks, on_input
+from circuittest.models.hooks import first, hooks, on_input
 from circuittest.models.loaded import LoadedModel
 from circuittest.units import Unit
 
@@ -70,7 +70,7 @@ class Zeroing:
             for layer in self.heads:
                 stack.enter_context(on_input(self.model.blocks[layer].out, self._head_hook(layer)))
             for layer in self.mlps:
-                handle = self.model.blocks[layer].mlp.register_forward_hook(self._mlp_hook(layer))
+                handle = self.model.blocks[layer].mlp_out.register_forward_hook(self._mlp_hook(layer))
                 stack.enter_context(hooks(handle))
             yield
         self._check_fired()
@@ -97,15 +97,16 @@ class Zeroing:
         return hook
 
     def _mlp_hook(self, layer: int) -> Any:
-        def hook(_module: Any, _args: Any, output: Any) -> Tensor:
+        def hook(_module: Any, _args: Any, output: Any) -> Any:
             self.fired.append(("mlp", layer))
-            if not isinstance(output, Tensor):
+            if not isinstance(first(output), Tensor):
                 raise UnsupportedModel(
                     f"the MLP of layer L{layer} returns a {type(output).__name__}",
                     "its write to the residual is unclear",
-                    "register an adapter whose MLP returns a tensor",
+                    "register an adapter whose MLP returns a tensor, or a tuple that begins with one",
                 )
-            return zero_mlp(output, self.mlps[layer])
+            zeroed = zero_mlp(first(output), self.mlps[layer])
+            return (zeroed, *output[1:]) if isinstance(output, tuple) else zeroed
 
         return hook
 

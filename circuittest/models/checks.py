@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, NoReturn
 
 import torch
 from torch import nn
@@ -15,6 +16,7 @@ from circuittest.units import Layout
 _ENCODERS = frozenset(
     "bert roberta xlm-roberta distilbert albert electra deberta deberta-v2 modernbert mpnet camembert".split()
 )
+_PARTS = "attention out mlp mlp_out attn_norm mlp_norm q k v qkv q_norm k_norm attn_post_norm mlp_post_norm".split()
 
 
 def unwrap(module: nn.Module) -> nn.Module:
@@ -65,6 +67,22 @@ def find_adapter(config: Any, whose: str) -> Adapter:
     return adapter_for(model_type)
 
 
+def fitted(module: nn.Module, adapter: Adapter) -> Adapter:
+    """The adapter with the first of each field's paths that the module's first block has."""
+    try:
+        block = next(iter(module.get_submodule(adapter.layers).children()), None)
+    except AttributeError:
+        return adapter  # `check_paths` says what is missing
+    if block is None or not adapter.alternatives:
+        return adapter
+    names = {name for name, _ in block.named_modules()}
+    changes: dict[str, Any] = {"alternatives": ()}
+    for role, path in adapter.alternatives:
+        if changes.get(role, getattr(adapter, role)) not in names:
+            changes[role] = path
+    return replace(adapter, **changes)
+
+
 def check_paths(module: nn.Module, adapter: Adapter) -> None:
     """Refuse a module that lacks a part its adapter names (a base model without head, another layout)."""
     try:
@@ -85,9 +103,7 @@ def check_paths(module: nn.Module, adapter: Adapter) -> None:
             "pass the causal language model (AutoModelForCausalLM), or register an adapter that fits",
         )
     for index, block in enumerate(blocks):
-        for role in ("attention", "out", "mlp", "attn_norm", "mlp_norm", "q", "k", "v", "qkv"):
-            _part(block, index, role, getattr(adapter, role))
-        for role in ("attn_post_norm", "mlp_post_norm"):
+        for role in _PARTS:
             _part(block, index, role, getattr(adapter, role))
 
 
@@ -112,7 +128,7 @@ def layout_of(module: nn.Module, adapter: Adapter) -> Layout:
     config: Any = module.config
     blocks = list(module.get_submodule(adapter.layers).children())
     n_heads = int(config.num_attention_heads)
-    n_kv = int(getattr(config, "num_key_value_heads", None) or n_heads)
+    n_kv = 0
     unembed: Any = unembedding(module, adapter)
     width = unembed.in_features
     for index, block in enumerate(blocks):
@@ -125,6 +141,7 @@ def layout_of(module: nn.Module, adapter: Adapter) -> Layout:
             _contradiction(index, adapter.out, inputs, f"config.head_dim {stated} × {n_heads} heads")
         if outputs != width:
             _contradiction(index, adapter.out, outputs, f"a residual of width {width}")
+        n_kv = n_kv or _kv_heads(config, adapter, block, n_heads, head_dim)
         expected = (
             {adapter.qkv: (n_heads + 2 * n_kv) * head_dim}
             if adapter.qkv
@@ -136,6 +153,19 @@ def layout_of(module: nn.Module, adapter: Adapter) -> Layout:
     return Layout(len(blocks), n_heads, n_kv, parallel=adapter.is_parallel(config))
 
 
+def _kv_heads(config: Any, adapter: Adapter, block: nn.Module, n_heads: int, head_dim: int) -> int:
+    """KV heads: what the configuration says, else what a fused projection has room for beside the queries."""
+    if stated := getattr(config, "num_key_value_heads", None):
+        return int(stated)
+    if adapter.qkv is None:
+        return n_heads
+    outputs = _sizes(block, adapter.qkv, 0)[1]
+    found, rest = divmod(outputs - n_heads * head_dim, 2 * head_dim)
+    if rest or found < 1 or n_heads % found:
+        _contradiction(0, adapter.qkv, outputs, f"{n_heads} queries of {head_dim} and as many keys as values")
+    return found
+
+
 def _sizes(block: nn.Module, path: str, index: int) -> tuple[int, int]:
     sizes = features(block.get_submodule(path))
     if sizes is None:
@@ -145,7 +175,7 @@ def _sizes(block: nn.Module, path: str, index: int) -> tuple[int, int]:
     return sizes
 
 
-def _contradiction(layer: int, path: str, found: int, expected: str) -> None:
+def _contradiction(layer: int, path: str, found: int, expected: str) -> NoReturn:
     raise LoadError(
         f"layer L{layer}'s {path!r} has size {found}, which contradicts {expected}",
         "units would be cut in the wrong places",

@@ -26,10 +26,11 @@ def hooks(*handles: RemovableHandle) -> Iterator[None]:
 
 
 @contextmanager
-def on_input(module: nn.Module, change: Change) -> Iterator[None]:
+def on_input(module: nn.Module, change: Change, *, ahead: bool = False) -> Iterator[None]:
     """Pass a module's input through `change` before the module sees it; None leaves it as it is.
 
-    The input is the first positional argument, or ``hidden_states`` where a block is called by keyword.
+    The input is the first positional argument, or ``hidden_states`` where a block is called by keyword. With `ahead`
+    the hook comes before those that are there already.
     """
 
     def hook(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any] | None:
@@ -38,7 +39,7 @@ def on_input(module: nn.Module, change: Change) -> Iterator[None]:
             return None
         return ((new, *args[1:]), kwargs) if args else (args, {**kwargs, "hidden_states": new})
 
-    with hooks(module.register_forward_pre_hook(hook, with_kwargs=True)):
+    with hooks(module.register_forward_pre_hook(hook, with_kwargs=True, prepend=ahead)):
         yield
 
 

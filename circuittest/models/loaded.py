@@ -29,14 +29,23 @@ class Block:
     attention: nn.Module
     out: nn.Module
     mlp: nn.Module
+    mlp_out: nn.Module
     attn_norm: nn.Module | None
     mlp_norm: nn.Module | None
     q: nn.Module | None
     k: nn.Module | None
     v: nn.Module | None
     qkv: nn.Module | None
+    q_norm: nn.Module | None
+    k_norm: nn.Module | None
     attn_post_norm: nn.Module | None
     mlp_post_norm: nn.Module | None
+
+    def slot(self, name: str) -> nn.Module | None:
+        """The module in whose output the heads' q, k or v ("qkv": all three) are apart."""
+        if self.qkv is not None:
+            return self.qkv
+        return {"q": self.q_norm or self.q, "k": self.k_norm or self.k, "v": self.v}[name]
 
 
 @dataclass(frozen=True)
@@ -99,17 +108,32 @@ class LoadedModel:
                 attention=block.get_submodule(a.attention),
                 out=block.get_submodule(a.out),
                 mlp=block.get_submodule(a.mlp),
+                mlp_out=block.get_submodule(a.mlp_out or a.mlp),
                 attn_norm=_find(block, a.attn_norm),
                 mlp_norm=_find(block, a.mlp_norm),
                 q=_find(block, a.q),
                 k=_find(block, a.k),
                 v=_find(block, a.v),
                 qkv=_find(block, a.qkv),
+                q_norm=_find(block, a.q_norm),
+                k_norm=_find(block, a.k_norm),
                 attn_post_norm=_find(block, a.attn_post_norm),
                 mlp_post_norm=_find(block, a.mlp_post_norm),
             )
             for block in self.module.get_submodule(a.layers).children()
         )
+
+    @cached_property
+    def in_place(self) -> bool:
+        """Must what a projection or MLP returns be copied before it is kept? See `Adapter.in_place`."""
+        return self.adapter.is_in_place(self.module.config)
+
+    @cached_property
+    def mixtures(self) -> tuple[int, ...]:
+        """The layers whose MLP is a mixture of experts."""
+        path = self.adapter.experts
+        parts = [{name for name, _ in block.block.named_modules()} for block in self.blocks] if path else []
+        return tuple(layer for layer, names in enumerate(parts) if path in names)
 
     @cached_property
     def checks(self) -> tuple[Check, ...]:

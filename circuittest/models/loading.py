@@ -91,6 +91,7 @@ def from_module(
     module = checks.unwrap(module)
     if adapter is None:
         adapter = checks.find_adapter(getattr(module, "config", None), type(module).__name__)
+    adapter = checks.fitted(module, adapter)
     checks.check_paths(module, adapter)
     checks.check_weights(module)
     layout = checks.layout_of(module, adapter)
@@ -162,6 +163,9 @@ def _read(name: str, source: str, dtype: torch.dtype) -> nn.Module:
         raise
     except Exception as error:  # transformers has no common base for its errors
         raise _explained(name, error) from error
+    if dtype == torch.float64 and hasattr(module, "set_experts_implementation"):
+        with contextlib.suppress(ValueError, NotImplementedError):
+            module.set_experts_implementation("eager")  # the fused experts have no float64
     if missing := sorted(info["missing_keys"]):
         raise LoadError(
             f"the checkpoint of {name} lacks {len(missing)} weights, first {missing[0]!r}",

@@ -58,7 +58,7 @@ def preflight(model: LoadedModel, items: Sequence[Any] | None = None) -> tuple[C
         Prompts to use, each with ``prompt_ids``; by default, random tokens.
 
     Later checks need the earlier ones, so the first failure ends the list. Costs about eight forwards of two short
-    prompts and one forward of two rows per layer.
+    prompts and one of a row per head, key and value.
     """
     checks: list[Check] = []
     with model.measuring(), torch.no_grad():
@@ -95,10 +95,14 @@ def _all(model: LoadedModel, prompts: tuple[Tensor, Tensor]) -> Iterator[Check]:
     yield _collected(
         wiring.slices(model, traces), "heads", "each head is its slice of the projection's input"
     )
-    yield _collected(wiring.slots(model, traces), "q, k and v", "each slot belongs to its head or KV group")
+    yield _collected(
+        wiring.slots(model, traces, long), "q, k and v", "each slot belongs to its head or KV group"
+    )
     yield _logits(model, trunk, plain)
     yield _canary(model, long, traces)
     yield _padding(model, long, short)
+    if model.mixtures:
+        yield _mixture(model)
 
 
 def _prompts(model: LoadedModel, items: Sequence[Any] | None) -> tuple[Tensor, Tensor]:
@@ -127,7 +131,7 @@ def _repeatable(model: LoadedModel, plain: Tensor, again: Tensor) -> Check:
 
 
 def _neutral(model: LoadedModel, ids: Tensor, plain: Tensor, again: Tensor) -> Check:
-    places = [part for block in model.blocks for part in (block.block, block.out, block.mlp)]
+    places = [part for block in model.blocks for part in (block.block, block.out, block.mlp, block.mlp_out)]
     handles = [part.register_forward_hook(_copied) for part in places]
     handles += [block.out.register_forward_pre_hook(_copied_input) for block in model.blocks]
     with hooks(*handles):
@@ -191,7 +195,7 @@ def _canary(model: LoadedModel, ids: Tensor, traces: list[wiring.Trace]) -> Chec
 
         handles += [
             block.out.register_forward_pre_hook(mute_heads),
-            block.mlp.register_forward_hook(mute_mlp),
+            block.mlp_out.register_forward_hook(mute_mlp),
         ]
         handles.append(block.block.register_forward_hook(watch))
     with hooks(*handles):
@@ -214,7 +218,7 @@ def _canary(model: LoadedModel, ids: Tensor, traces: list[wiring.Trace]) -> Chec
 def _dead(model: LoadedModel, layer: int, t: wiring.Trace, floor: float) -> Iterator[str]:
     """The layer's units whose ablation changes their write by too little to show in the block's output."""
     block = model.blocks[layer]
-    no_heads, no_mlp = block.out(torch.zeros_like(t.inputs["out"])), torch.zeros_like(t.outputs["mlp"])
+    no_heads, no_mlp = block.out(torch.zeros_like(t.inputs["out"])), torch.zeros_like(t.outputs["mlp_out"])
     if block.attn_post_norm is not None:
         no_heads = block.attn_post_norm(no_heads)
     if block.mlp_post_norm is not None:
@@ -257,3 +261,22 @@ def _padding(model: LoadedModel, long: Tensor, short: Tensor) -> Check:
     return Check(
         "padding", passed, detail, "" if passed else "measure with one length per batch, or in float32"
     )
+
+
+def _mixture(model: LoadedModel) -> Check:
+    """A note: what an MLP is where layers are mixtures of experts."""
+    config, layers = model.module.config, model.mixtures
+    experts = next(
+        (
+            n
+            for key in ("num_local_experts", "num_experts")
+            if isinstance(n := getattr(config, key, None), int)
+        ),
+        "several",
+    )
+    where = "every layer" if len(layers) == len(model.blocks) else ", ".join(f"L{layer}" for layer in layers)
+    detail = (
+        f"mixture of {experts} experts, {getattr(config, 'num_experts_per_tok', 'some')} per token, in {where}: "
+        "an MLP unit is the whole mixture, its routing included"
+    )
+    return Check("mixture", True, detail)

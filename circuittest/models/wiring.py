@@ -6,6 +6,7 @@ Every function yields one sentence per violation, naming the layer; none means t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from circuittest.models.adapters import Adapter
-from circuittest.models.hooks import first, hooks
+from circuittest.models.hooks import first, hooks, on_input, on_output
 from circuittest.models.loaded import Block, LoadedModel, weight_in_out
 
 #: Rounding of a few operations, relative.
@@ -22,11 +23,15 @@ _STEP = {torch.float64: 1e-6, torch.float32: 1e-5, torch.float16: 5e-3, torch.bf
 
 @dataclass
 class Trace:
-    """What passed through one block: input and output tensors by role, and how its attention was called."""
+    """What passed through one block: copies of input and output tensors by role.
+
+    `handed` holds the output tensors themselves with their modification counts, to see whether the block wrote into
+    them afterwards.
+    """
 
     inputs: dict[str, Tensor] = field(default_factory=dict)
     outputs: dict[str, Tensor] = field(default_factory=dict)
-    call: tuple[tuple[Any, ...], dict[str, Any]] = ((), {})
+    handed: dict[str, tuple[Tensor, int]] = field(default_factory=dict)
 
 
 @dataclass
@@ -83,10 +88,10 @@ def trace(model: LoadedModel, ids: Tensor) -> tuple[list[Trace], Trunk]:
 
 def _recorder(into: Trace, role: str) -> Callable[..., None]:
     def hook(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
-        into.inputs[role] = args[0] if args else kwargs.get("hidden_states", next(iter(kwargs.values())))
-        into.outputs[role] = first(output)
-        if role == "attention":
-            into.call = (args, kwargs)
+        given = args[0] if args else kwargs.get("hidden_states", next(iter(kwargs.values())))
+        tensor = first(output)
+        into.inputs[role], into.outputs[role] = given.clone(), tensor.clone()
+        into.handed[role] = tensor, tensor._version
 
     return hook
 
@@ -98,6 +103,10 @@ def reads(model: LoadedModel, traces: list[Trace], trunk: Trunk) -> Iterator[str
         block = model.blocks[layer]
         if silent := [role for role in _ROLES if getattr(block, role) is not None and role not in t.outputs]:
             yield f"layer L{layer}: {silent[0]!r} took no part in the forward pass"
+            return
+        if not model.in_place and (role := _written_into(t)):
+            path = getattr(a, role) or a.mlp
+            yield f"layer L{layer}: what {path!r} returned is changed in place later (in_place=True says so)"
             return
         start = t.inputs["block"]
         for part, write in (("attention", attention_write(model, t)), ("mlp", mlp_write(model, t))):
@@ -124,6 +133,9 @@ def reads(model: LoadedModel, traces: list[Trace], trunk: Trunk) -> Iterator[str
         for role in ("q", "k", "v", "qkv"):
             if role in t.inputs:
                 claims.append((f"{role!r}", t.inputs[role], "the attention's norm", after_attn_norm))
+        for role in ("q", "k"):
+            if (norm := f"{role}_norm") in t.inputs:
+                claims.append((f"{norm!r}", t.inputs[norm], f"{role!r}", t.outputs[role]))
         for reader, found, source, expected in claims:
             if problem := _differs(model, found, expected):
                 yield f"layer L{layer}: {reader} does not read {source} ({problem})"
@@ -132,15 +144,26 @@ def reads(model: LoadedModel, traces: list[Trace], trunk: Trunk) -> Iterator[str
 
 
 def writes(model: LoadedModel, traces: list[Trace]) -> Iterator[str]:
-    """The output projection is the attention's last step, and block output = input + attention + MLP."""
+    """Output projection and `mlp_out` are the last steps, and block output = input + attention + MLP."""
     a = model.adapter
     for layer, t in enumerate(traces):
-        if problem := _differs(model, t.outputs["out"], t.outputs["attention"]):
-            yield f"layer L{layer}: {a.out!r} is not the attention's last step ({problem})"
         start, attn, mlp = t.inputs["block"], attention_write(model, t), mlp_write(model, t)
-        for role, part in (("attn_post_norm", "attention"), ("mlp_post_norm", "mlp")):
+        middle = start if model.layout.parallel else start + attn
+        for role, part, path, residual in (
+            ("out", "attention", a.out, start),
+            ("mlp_out", "mlp", a.mlp_out or a.mlp, middle),
+        ):
+            given, terms = t.outputs[role], None
+            if a.residual_inside:
+                given, terms = residual + given, torch.cat([residual, given], dim=-1)
+            if problem := _differs(model, given, t.outputs[part], terms):
+                word = "MLP" if part == "mlp" else part
+                more = " beside the residual" if a.residual_inside else ""
+                yield f"layer L{layer}: {path!r} is not the {word}'s last step{more} ({problem})"
+        for role, part in (("attn_post_norm", "attention"), ("mlp_post_norm", "mlp_out")):
             if role in t.inputs and (problem := _differs(model, t.inputs[role], t.outputs[part])):
-                yield f"layer L{layer}: {role} does not read the {part}'s output ({problem})"
+                word = "MLP" if part == "mlp_out" else part
+                yield f"layer L{layer}: {role} does not read the {word}'s output ({problem})"
         summands = torch.cat([start, attn, mlp], dim=-1)
         if problem := _differs(model, start + attn + mlp, t.outputs["block"], summands):
             yield (
@@ -151,12 +174,20 @@ def writes(model: LoadedModel, traces: list[Trace]) -> Iterator[str]:
 
 def attention_write(model: LoadedModel, t: Trace) -> Tensor:
     """What a block's attention adds to the residual, after its post-norm."""
-    return t.outputs["attn_post_norm" if model.adapter.attn_post_norm else "attention"]
+    if model.adapter.attn_post_norm:
+        return t.outputs["attn_post_norm"]
+    return t.outputs["out" if model.adapter.residual_inside else "attention"]
 
 
 def mlp_write(model: LoadedModel, t: Trace) -> Tensor:
     """What a block's MLP adds to the residual, after its post-norm."""
-    return t.outputs["mlp_post_norm" if model.adapter.mlp_post_norm else "mlp"]
+    return t.outputs["mlp_post_norm" if model.adapter.mlp_post_norm else "mlp_out"]
+
+
+def _written_into(t: Trace) -> str:
+    """The first role whose output tensor was changed after its module returned it, or nothing."""
+    roles = ("q", "k", "v", "qkv", "q_norm", "k_norm", "out", "mlp_out")
+    return next((r for r in roles if r in t.handed and t.handed[r][0]._version != t.handed[r][1]), "")
 
 
 def slices(model: LoadedModel, traces: list[Trace]) -> Iterator[str]:
@@ -184,47 +215,57 @@ def slices(model: LoadedModel, traces: list[Trace]) -> Iterator[str]:
             yield f"layer L{layer}: the heads' parts are not those of the projection's weight ({problem})"
 
 
-def slots(model: LoadedModel, traces: list[Trace]) -> Iterator[str]:
+def slots(model: LoadedModel, traces: list[Trace], ids: Tensor) -> Iterator[str]:
     """Changing q of one head at one position changes that head there only; k and v change their KV group onwards.
 
-    v enters linearly: doubling it doubles the group's slices. So a swapped q, k or v, a wrong fused layout and a wrong
-    group all show. One call of the attention module with a row per slot.
+    v alone leaves nothing when it is zero: its group's slices are then zero. So a swapped q, k or v, a wrong fused
+    layout and a wrong group all show. One forward with a row per slot, in which every attention reads what it read in
+    the clean run, so that no layer feels the changes of an earlier one. ids: [1, positions].
     """
-    for layer, (t, block) in enumerate(zip(traces, model.blocks, strict=True)):
-        yield from _slots_of(model, layer, t, block)
-
-
-def _slots_of(model: LoadedModel, layer: int, t: Trace, block: Block) -> Iterator[str]:
-    lay, d = model.layout, model.head_dim
+    lay = model.layout
     rows = [("q", i) for i in range(lay.n_heads)]
     rows += [(slot, i) for slot in ("k", "v") for i in range(lay.n_kv_heads)]
-    positions = t.inputs["attention"].shape[1]
-    at = positions // 2
-    seen: list[Tensor] = []
-
-    def watch(_: nn.Module, args: tuple[Any, ...]) -> None:
-        seen.append(args[0])
+    at = ids.shape[1] // 2
+    places = {
+        slot: slot_features(model.adapter, slot, lay.n_heads, lay.n_kv_heads, model.head_dim).to(ids.device)
+        for slot in ("q", "k", "v")
+    }
 
     def change(slot: str, output: Tensor) -> Tensor:
         new = output.clone()
         for row, (kind, index) in enumerate(rows, start=1):
             if kind == slot:
-                part = slot_view(new, model.adapter, slot, lay.n_heads, lay.n_kv_heads, d)[row, :, index]
-                part.copy_(part * 2 if slot == "v" else _turned(part, at))
+                part = new[row][:, places[slot][index]]
+                new[row][:, places[slot][index]] = (
+                    torch.zeros_like(part) if slot == "v" else _turned(part, at)
+                )
         return new
 
-    handles = [block.out.register_forward_pre_hook(watch)]
-    for slot in ("q", "k", "v"):
-        part = block.qkv if block.qkv is not None else getattr(block, slot)
-        handles.append(part.register_forward_hook(lambda _, a, output, slot=slot: change(slot, output)))
-    with hooks(*handles):
-        _call_attention(block.attention, t, len(rows) + 1)
-    if len(seen) != 1:
-        yield f"layer L{layer}: {model.adapter.out!r} ran {len(seen)} times in one call of the attention module"
-        return
-    z = seen[0].view(len(rows) + 1, positions, lay.n_heads, d)
+    seen: list[list[Tensor]] = [[] for _ in traces]
+    with ExitStack() as stack:
+        for t, block, found in zip(traces, model.blocks, seen, strict=True):
+            clean = t.inputs["attention"].expand(len(rows) + 1, -1, -1)
+            stack.enter_context(on_input(block.attention, lambda _, clean=clean: clean.clone()))
+            for slot in ("q", "k", "v"):
+                part = block.slot(slot)
+                stack.enter_context(on_output(part, lambda output, slot=slot: change(slot, output)))
+            stack.enter_context(on_input(block.out, found.append))
+        model.trunk(input_ids=ids.repeat(len(rows) + 1, 1), use_cache=False)
+    for layer, (t, found) in enumerate(zip(traces, seen, strict=True)):
+        if len(found) != 1:
+            yield f"layer L{layer}: {model.adapter.out!r} ran {len(found)} times in one forward pass"
+            return
+        yield from _moved(model, layer, t, found[0], rows, at)
+
+
+def _moved(
+    model: LoadedModel, layer: int, t: Trace, read: Tensor, rows: list[tuple[str, int]], at: int
+) -> Iterator[str]:
+    """Which heads each changed slot of a layer moved. read: what the output projection read, clean row first."""
+    lay = model.layout
+    z = read.unflatten(-1, (lay.n_heads, -1))
     if problem := _differs(model, z[:1].flatten(2), t.inputs["out"]):
-        yield f"layer L{layer}: the attention module called alone gives another result ({problem})"
+        yield f"layer L{layer}: in a batch the attention gives another result ({problem})"
         return
     moved = (z[1:] - z[0]).double().pow(2).mean(-1).sqrt()  # [rows, positions, heads]
     floor = _step(model.dtype) * float(z[0].double().pow(2).mean().sqrt())
@@ -245,22 +286,21 @@ def _slots_of(model: LoadedModel, layer: int, t: Trace, block: Block) -> Iterato
         if bool((leaked > floor).any()):
             where, head = divmod(int(leaked.argmax()), lay.n_heads)
             yield f"layer L{layer}: changing {unit} at position {at} changes head H{head} at position {where}"
-        if slot == "v" and (
-            problem := _differs(model, z[row + 1][:, own].flatten(), 2 * z[0][:, own].flatten())
-        ):
-            yield f"layer L{layer}: doubling {unit} does not double what its heads read ({problem})"
+        if slot == "v" and float(z[row + 1][:, own].abs().max()) != 0.0:
+            yield f"layer L{layer}: without {unit} its heads still read something"
 
 
-def slot_view(
-    output: Tensor, adapter: Adapter, slot: str, n_heads: int, n_kv_heads: int, head_dim: int
-) -> Tensor:
-    """The part of a projection's output [..., features] that is q, k or v, as a view [..., heads, head_dim]."""
-    if adapter.fused is None:
-        return output.unflatten(-1, (n_heads if slot == "q" else n_kv_heads, head_dim))
-    which = "qkv".index(slot)
-    if adapter.fused == "thirds":
-        return output.unflatten(-1, (3, n_heads, head_dim))[..., which, :, :]
-    return output.unflatten(-1, (n_heads, 3, head_dim))[..., which, :]
+def slot_features(adapter: Adapter, slot: str, n_heads: int, n_kv_heads: int, head_dim: int) -> Tensor:
+    """Which features of a projection's output are q, k or v of each head or KV head: indices [heads, head_dim]."""
+    group = n_heads // n_kv_heads
+    if adapter.fused == "grouped":
+        blocks = torch.arange(n_kv_heads * (group + 2)).view(n_kv_heads, group + 2)
+        which = {"q": blocks[:, :group].flatten(), "k": blocks[:, group], "v": blocks[:, group + 1]}[slot]
+    else:
+        count = n_heads if slot == "q" else n_kv_heads
+        before = {"q": 0, "k": n_heads, "v": n_heads + n_kv_heads}[slot] if adapter.fused else 0
+        which = torch.arange(before, before + count)
+    return which[:, None] * head_dim + torch.arange(head_dim)
 
 
 def _turned(part: Tensor, at: int) -> Tensor:
@@ -268,14 +308,6 @@ def _turned(part: Tensor, at: int) -> Tensor:
     new = part.clone()
     new[at] = -3 * part[at].flip(-1)
     return new
-
-
-def _call_attention(attention: nn.Module, t: Trace, rows: int) -> None:
-    args, kwargs = t.call
-    if args:
-        attention(args[0].repeat(rows, 1, 1), *args[1:], **kwargs)
-    else:
-        attention(**{**kwargs, "hidden_states": kwargs["hidden_states"].repeat(rows, 1, 1)})
 
 
 def _step(dtype: torch.dtype) -> float:

@@ -38,7 +38,7 @@ class Differences:
             return self._central(lambda e: [(block.block, "in", lambda x: x + e * delta)])
         if unit.kind == "mlp":
             delta = self._delta("mlp", unit.layer)
-            return self._central(lambda e: [(block.mlp, "out", lambda x: x + e * delta)])
+            return self._central(lambda e: [(block.mlp_out, "out", lambda x: x + e * delta)])
         delta = torch.zeros_like(self.clean["z", unit.layer])
         cut = self._cut(unit)
         delta[..., cut] = self._delta("z", unit.layer)[..., cut]
@@ -58,14 +58,19 @@ class Differences:
         residual = self.clean["attn_read", target.layer]
         norm = block.attn_norm or nn.Identity()
         module, rows = self._slot(edge)
+        within = {"q": block.q_norm, "k": block.k_norm}.get(edge.slot or "")
+
+        def read(e: float) -> Tensor:
+            out = module.forward(norm.forward(residual + e * write))
+            return out if within is None else within.forward(out)
 
         def change(e: float) -> list[tuple[nn.Module, str, Callable[[Tensor], Tensor | None]]]:
             def swap(out: Tensor) -> Tensor:
                 new = out.clone()
-                new[..., rows] = module.forward(norm.forward(residual + e * write))[..., rows]
+                new[..., rows] = read(e)[..., rows]
                 return new
 
-            return [(module, "out", swap)]
+            return [(within or module, "out", swap)]
 
         return self._central(change)
 
@@ -95,9 +100,14 @@ class Differences:
         if block.qkv is None:
             module = {"q": block.q, "k": block.k, "v": block.v}[edge.slot or ""]
             return module, list(range(index * d, (index + 1) * d))
-        which, heads = "qkv".index(edge.slot or ""), model.layout.n_heads
-        start = (which * heads + index) * d if model.adapter.fused == "thirds" else (index * 3 + which) * d
-        return block.qkv, list(range(start, start + d))
+        heads, kv = model.layout.n_heads, model.layout.n_kv_heads
+        if model.adapter.fused == "stacked":
+            place = {"q": index, "k": heads + index, "v": heads + kv + index}[edge.slot or ""]
+        else:  # per KV head its query heads, its key, its value
+            r = heads // kv
+            query = index // r * (r + 2) + index % r
+            place = {"q": query, "k": index * (r + 2) + r, "v": index * (r + 2) + r + 1}[edge.slot or ""]
+        return block.qkv, list(range(place * d, (place + 1) * d))
 
     def _cut(self, unit: Unit) -> slice:
         d = self.model.head_dim
@@ -134,7 +144,7 @@ class Differences:
             for layer, block in enumerate(self.model.blocks):
                 stack.enter_context(on_input(block.out, keep("z", layer)))
                 stack.enter_context(on_output(block.out, keep("attn", layer)))
-                stack.enter_context(on_output(block.mlp, keep("mlp", layer)))
+                stack.enter_context(on_output(block.mlp_out, keep("mlp", layer)))
                 stack.enter_context(on_input(block.attn_norm or block.attention, keep("attn_read", layer)))
                 stack.enter_context(on_input(block.mlp_norm or block.mlp, keep("mlp_read", layer)))
             self.model.trunk(ids, use_cache=False)

@@ -21,7 +21,15 @@ def without(model: LoadedModel, units: Iterable[Unit]) -> LoadedModel:
             if part.kind == "head":
                 weight_in_out(block.out).unflatten(0, (model.layout.n_heads, -1))[part.index or 0].zero_()
                 continue
-            last = [child for child in block.mlp.children() if hasattr(child, "weight")][-1]
-            for parameter in last.parameters():
-                parameter.zero_()
+            silence(block.mlp)
     return tiny.wrap(edited.module)
+
+
+def silence(mlp: torch.nn.Module) -> None:
+    """Zero the weights and biases of an MLP's last matrices, of a mixture those of every expert."""
+    last = [parameter for name, parameter in mlp.named_parameters() if "down_proj" in name]
+    if not last:
+        last = list([child for child in mlp.children() if hasattr(child, "weight")][-1].parameters())
+    with torch.no_grad():
+        for parameter in last:
+            parameter.zero_()

@@ -8,25 +8,46 @@ so that identities and finite differences hold to float64 precision.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 from transformers import (
+    AutoModelForCausalLM,
+    BloomConfig,
+    FalconConfig,
+    Gemma2Config,
     Gemma3ForCausalLM,
     Gemma3TextConfig,
+    GemmaConfig,
     GPT2Config,
     GPT2LMHeadModel,
+    GPTJConfig,
     GPTNeoXConfig,
     GPTNeoXForCausalLM,
+    GptOssConfig,
     LlamaConfig,
     LlamaForCausalLM,
+    MistralConfig,
+    MixtralConfig,
+    Olmo2Config,
+    Olmo3Config,
+    OlmoConfig,
+    OlmoeConfig,
+    Phi3Config,
+    PhiConfig,
+    PretrainedConfig,
     PreTrainedTokenizerFast,
     Qwen2Config,
     Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3MoeConfig,
+    SmolLM3Config,
 )
 
 from circuittest.models.loaded import LoadedModel
@@ -121,18 +142,110 @@ BUILDERS: dict[str, Callable[..., nn.Module]] = {
     "gpt2": _gpt2,
     "gemma3_text": _gemma3_text,
 }
-#: What tests are parametrised with.
+#: What tests are parametrised with: every kind of block once.
 ARCHITECTURES = tuple(BUILDERS)
+
+
+def _like_llama(config: type[PretrainedConfig], **own: Any) -> Callable[..., nn.Module]:
+    def make(**changes: Any) -> nn.Module:
+        sizes: dict[str, Any] = {
+            "vocab_size": VOCAB,
+            "hidden_size": 16,
+            "intermediate_size": 24,
+            "num_hidden_layers": 3,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 2,
+            "max_position_embeddings": 64,
+            "pad_token_id": 0,
+            "bos_token_id": 1,
+            "eos_token_id": 2,
+        }
+        given = {key: value for key, value in {**sizes, **own, **changes}.items() if value is not None}
+        return AutoModelForCausalLM.from_config(config(**given))
+
+    return make
+
+
+_ONE_EACH: dict[str, Any] = {"num_key_value_heads": None}  # the type has no such thing
+_MIXTURE: dict[str, Any] = {"num_local_experts": 4, "num_experts_per_tok": 2}
+_LLAMA3_ROPE = {
+    "rope_type": "llama3",
+    "rope_theta": 10000.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 16,
+}
+#: Further model types, and kinds of one type. GQA where there is such a thing, and head_dim is not hidden / heads
+#: where it need not be.
+RELATIVES: dict[str, Callable[..., nn.Module]] = {
+    "llama3": _like_llama(LlamaConfig, rope_parameters=_LLAMA3_ROPE, tie_word_embeddings=True, head_dim=6),
+    "qwen2_tied": _like_llama(Qwen2Config, tie_word_embeddings=True),
+    "mistral": _like_llama(MistralConfig, sliding_window=4, head_dim=6),
+    "qwen3": _like_llama(Qwen3Config, head_dim=6),
+    "gemma": _like_llama(GemmaConfig, head_dim=6),
+    "gemma2": _like_llama(
+        Gemma2Config,
+        head_dim=6,
+        sliding_window=4,
+        query_pre_attn_scalar=6,
+        attn_logit_softcapping=2.0,  # low, so that they matter
+        final_logit_softcapping=3.0,
+    ),
+    "smollm3": _like_llama(SmolLM3Config, no_rope_layers=[1, 0, 1]),
+    "olmo": _like_llama(OlmoConfig),
+    "olmo_clipped": _like_llama(OlmoConfig, clip_qkv=0.7),
+    "olmo2": _like_llama(Olmo2Config),
+    "olmo3": _like_llama(
+        Olmo3Config,
+        sliding_window=4,
+        layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+    ),
+    "olmoe": _like_llama(OlmoeConfig, num_experts=4, num_experts_per_tok=2),
+    "mixtral": _like_llama(MixtralConfig, head_dim=6, **_MIXTURE),
+    "qwen3_moe": _like_llama(
+        Qwen3MoeConfig,
+        head_dim=6,
+        num_experts=4,
+        num_experts_per_tok=2,
+        moe_intermediate_size=12,
+        mlp_only_layers=[1],  # a plain MLP between two mixtures
+    ),
+    "gpt_oss": _like_llama(GptOssConfig, head_dim=6, sliding_window=4, **_MIXTURE),
+    "phi": _like_llama(PhiConfig),
+    "phi_qk_norm": _like_llama(PhiConfig, qk_layernorm=True),
+    "phi3": _like_llama(Phi3Config, sliding_window=4),
+    "gptj": _like_llama(GPTJConfig, **_ONE_EACH, rotary_dim=2, n_inner=24),
+    "falcon": _like_llama(FalconConfig, **_ONE_EACH),
+    "falcon_two_norms": _like_llama(
+        FalconConfig, **_ONE_EACH, new_decoder_architecture=True, num_kv_heads=2, bias=True
+    ),
+    "falcon_one_norm": _like_llama(
+        FalconConfig, **_ONE_EACH, new_decoder_architecture=True, num_kv_heads=2, num_ln_in_parallel_attn=1
+    ),
+    "falcon_alibi": _like_llama(
+        FalconConfig, **_ONE_EACH, alibi=True, multi_query=False, parallel_attn=False, bias=True
+    ),
+    "bloom": _like_llama(BloomConfig, **_ONE_EACH),
+}
+EVERY = (*ARCHITECTURES, *RELATIVES)
+
+
+def marked(names: Iterable[str]) -> list[Any]:
+    """Parameters of a test: those named after a relative are slow."""
+    slow = lambda name: (pytest.mark.slow,) if name in RELATIVES else ()
+    return [pytest.param(name, marks=slow(name)) for name in names]
 
 
 def build(
     architecture: str, *, dtype: torch.dtype = torch.float32, seed: int = 0, **config: Any
 ) -> nn.Module:
     """A random causal language model in evaluation mode. `config` overrides single values of its configuration."""
-    module = BUILDERS[architecture](**config)
+    module = {**BUILDERS, **RELATIVES}[architecture](**config)
     randomise(module, seed)
     module = module.to(dtype).eval()
     if dtype == torch.float64:
+        module.set_experts_implementation("eager")  # the fused experts have no float64
         _exact_norms(module)
     return module
 
@@ -180,22 +293,50 @@ def randomise(module: nn.Module, seed: int) -> None:
     with torch.no_grad():
         for name, parameter in module.named_parameters():
             draw = torch.randn(parameter.shape, generator=generator)
-            if parameter.ndim == 1:
+            if parameter.ndim == 1 or name.endswith("bias"):
                 norm = name.endswith("weight")
                 draw = 0.3 * draw + (1.0 if norm and not zero_is_neutral else 0.0)
             elif "embed" not in name and "wte" not in name and "wpe" not in name:
-                conv1d = "c_attn" in name or "c_proj" in name or "c_fc" in name
-                draw = 1.5 * draw / math.sqrt(parameter.shape[0 if conv1d else 1])
+                inputs_first = any(part in name for part in ("c_attn", "c_proj", "c_fc"))
+                inputs_first |= getattr(module.config, "model_type", "") == "gpt_oss" and parameter.ndim == 3
+                draw = 1.5 * draw / math.sqrt(parameter.shape[-2 if inputs_first else -1])
             parameter.copy_(draw)
 
 
+class _Unrounded(TorchFunctionMode):
+    """What is float64 stays float64, whatever transformers casts to float32 for the sake of half precision."""
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if args and isinstance(args[0], Tensor) and args[0].dtype == torch.float64:
+            if function is Tensor.float:
+                return args[0]
+            args = tuple(torch.float64 if value is torch.float32 else value for value in args)
+            kwargs = {
+                key: torch.float64 if value is torch.float32 else value for key, value in kwargs.items()
+            }
+        return function(*args, **kwargs)
+
+
 def _exact_norms(module: nn.Module) -> None:
+    """Keep norms, routers and attention in float64. The classes keep their names: norms are recognised by them."""
     for part in module.modules():
         kind = type(part)
         if kind.__name__.endswith("RMSNorm"):
             offset = 1.0 if kind.__name__.startswith("Gemma") else 0.0
-            # The same name, because norms are recognised by it.
             part.__class__ = type(kind.__name__, (kind,), {"forward": _rms_norm(offset)})
+        elif kind.__name__.endswith(("OlmoLayerNorm", "Router", "Attention")):
+            part.__class__ = type(kind.__name__, (kind,), {"forward": _unrounded(kind.forward)})
+
+
+def _unrounded(plain: Callable[..., Any]) -> Callable[..., Any]:
+    def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        with _Unrounded():
+            return plain(self, *args, **kwargs)
+
+    return forward
 
 
 def _rms_norm(offset: float) -> Callable[[nn.Module, Tensor], Tensor]:

@@ -23,7 +23,7 @@ from tests.helpers.edited import without
 from tests.helpers.items import random_items
 
 VARIANTS = {
-    **{name: (name, {}) for name in tiny.ARCHITECTURES},
+    **{name: (name, {}) for name in tiny.EVERY},
     "llama-tied": ("llama", {"tie_word_embeddings": True}),
     "llama-mqa": ("llama", {"num_key_value_heads": 1}),
 }
@@ -62,7 +62,7 @@ def assert_equal(found: OutcomeTable, row: int, expected: OutcomeTable, other: i
         )
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", tiny.marked(VARIANTS))
 def test_ablation_is_editing_weights(variant: str) -> None:
     model, items = model_of(variant), random_items(5)
     table = ablate(model, items, SETS)
@@ -96,7 +96,7 @@ def test_the_order_of_sets_is_kept_and_equal_sets_are_one() -> None:
     assert not np.array_equal(table.columns["log_prob"][0], table.columns["log_prob"][1])
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", tiny.marked(VARIANTS))
 def test_a_resumed_run_is_the_whole_run(variant: str) -> None:
     model = model_of(variant)
     ids = tiny.tokens(3, 8)
@@ -149,7 +149,7 @@ def test_a_wrong_residual_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
         ablate(model_of("gpt2"), random_items(2), [()])
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", tiny.marked(VARIANTS))
 def test_the_last_block_needs_the_last_position_only(variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model, items = model_of(variant), random_items(5)
     assert can_cut(model, tiny.tokens(1, 7))
@@ -230,7 +230,7 @@ def test_refusals() -> None:
         ablate(model, [], [()])
 
 
-@pytest.mark.parametrize("architecture", tiny.ARCHITECTURES)
+@pytest.mark.parametrize("architecture", tiny.marked(tiny.EVERY))
 def test_the_canary_sees_the_residual_move(architecture: str) -> None:
     model = model_of(architecture)
     for layer in (None, 0, model.layout.n_layers - 1):

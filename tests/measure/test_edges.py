@@ -21,7 +21,7 @@ from tests.helpers.differences import Differences
 from tests.helpers.items import random_items
 
 VARIANTS = {
-    **{name: (name, {}) for name in tiny.ARCHITECTURES},
+    **{name: (name, {}) for name in tiny.EVERY},
     "llama-mqa": ("llama", {"num_key_value_heads": 1, "tie_word_embeddings": True}),
     "llama-wide-heads": ("llama", {"head_dim": 10}),
     "gemma3_text-capped": ("gemma3_text", {"final_logit_softcapping": 3.0}),
@@ -60,7 +60,7 @@ def sample(layout: Layout, each: int) -> list[Edge]:
 
 
 @pytest.mark.parametrize("metric", ["log_prob", "logit_diff"])
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", tiny.marked(VARIANTS))
 def test_edges_are_finite_differences(variant: str, metric: str) -> None:
     model = model_of(variant)
     batch = batch_of(model)
@@ -76,7 +76,7 @@ def test_edges_are_finite_differences(variant: str, metric: str) -> None:
 
 
 @pytest.mark.parametrize("metric", ["log_prob", "logit_diff", "prob_diff"])
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", tiny.marked(VARIANTS))
 def test_nodes_are_finite_differences_and_sums_of_edges(variant: str, metric: str) -> None:
     model = model_of(variant)
     batch = batch_of(model)

@@ -32,7 +32,7 @@ def plain_logits(model: LoadedModel, items: list[FakeItem]) -> tuple[Tensor, Ten
         return model.module(ids).logits[:, -1], last_rows(model.trunk(ids).last_hidden_state)
 
 
-@pytest.mark.parametrize("architecture", tiny.ARCHITECTURES)
+@pytest.mark.parametrize("architecture", tiny.marked(tiny.EVERY))
 def test_logits_of_the_last_position(architecture: str) -> None:
     model = tiny.build_loaded(architecture, dtype=torch.float64)
     expected, rows = plain_logits(model, random_items(4, (7,)))

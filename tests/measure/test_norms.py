@@ -73,7 +73,7 @@ def test_no_norm_is_the_identity() -> None:
     assert Norm(None, torch.float32).at(torch.zeros(3, WIDTH)).push(vectors) is vectors
 
 
-@pytest.mark.parametrize("architecture", tiny.ARCHITECTURES)
+@pytest.mark.parametrize("architecture", tiny.marked(tiny.EVERY))
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_the_norms_of_every_adapter_are_analytic(architecture: str, dtype: torch.dtype) -> None:
     model = tiny.build_loaded(architecture, dtype=dtype)

@@ -13,12 +13,12 @@ import torch
 
 from circuittest.models.fingerprint import fingerprint, weights
 from circuittest.models.loading import load_model
-from tests.helpers.tiny import ARCHITECTURES, build, save, tokenizer
+from tests.helpers.tiny import EVERY, build, marked, save, tokenizer
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("architecture", marked(EVERY))
 def test_saving_and_loading_keeps_it(architecture: str, tmp_path: Path) -> None:
     module = build(architecture)
     save(module, tmp_path, with_tokenizer=False)

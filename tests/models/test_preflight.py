@@ -16,7 +16,7 @@ from circuittest.models.hooks import count
 from circuittest.models.loaded import LoadedModel
 from circuittest.models.loading import from_module
 from circuittest.models.preflight import Check, preflight, require
-from tests.helpers.tiny import ARCHITECTURES, build, build_loaded, tokens
+from tests.helpers.tiny import ARCHITECTURES, RELATIVES, build, build_loaded, tokens
 
 NAMES = (
     "repeatable",
@@ -54,6 +54,13 @@ def test_true_adapters_pass(architecture: str, dtype: torch.dtype) -> None:
     require(checks)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("architecture", RELATIVES)
+def test_relatives_of_an_architecture_pass_in_half_precision(architecture: str, dtype: torch.dtype) -> None:
+    require(preflight(build_loaded(architecture, dtype=dtype)))
+
+
 def test_prompts_of_a_task_can_be_used() -> None:
     items = [SimpleNamespace(prompt_ids=tuple(tokens(1, length)[0].tolist())) for length in (5, 40, 8)]
     assert all(check.passed for check in preflight(build_loaded("gemma3_text"), items))
@@ -76,9 +83,9 @@ def test_prompts_of_a_task_can_be_used() -> None:
         ("gemma3_text", {"attn_post_norm": None}, "inputs", "L0: the MLP's norm"),
         ("gemma3_text", {"mlp_post_norm": None}, "writes", "a norm after a sublayer"),
         ("gpt2", {"mlp": "mlp.c_fc"}, "inputs", "'mlp.c_fc' gives shape"),
-        ("llama", {"k": "self_attn.v_proj", "v": "self_attn.k_proj"}, "q, k and v", "doubling L0.KV0.v"),
-        ("gpt2", {"fused": "per-head"}, "q, k and v", "changing L0.H"),
-        ("gpt_neox", {"fused": "thirds"}, "q, k and v", "changing L0.H"),
+        ("llama", {"k": "self_attn.v_proj", "v": "self_attn.k_proj"}, "q, k and v", "without L0.KV0.v"),
+        ("gpt2", {"fused": "grouped"}, "q, k and v", "changing L0.H"),
+        ("gpt_neox", {"fused": "stacked"}, "q, k and v", "changing L0.H"),
     ],
 )
 def test_a_wrong_adapter_is_refused(

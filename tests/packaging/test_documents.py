@@ -30,8 +30,8 @@ def test_code_of_contributing_runs(number: int) -> None:
     try:
         exec(compile(found[number], "CONTRIBUTING.md", "exec"), {"__name__": "contributing"})
         if number == 2:
-            assert set(_REGISTRY) - set(known) == {"mistral"}
-            check_adapter("mistral")
+            assert set(_REGISTRY) - set(known) == {"arcee"}
+            check_adapter("arcee")
     finally:
         _REGISTRY.clear()
         _REGISTRY.update(known)
