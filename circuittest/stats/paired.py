@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import brentq
 
 from circuittest.errors import UsageError
 from circuittest.stats.inference import DRAWS, Op, examples_needed
@@ -121,4 +120,6 @@ def _invert(bound: Callable[[float], float], value: float, threshold: float) -> 
         return 0.5 if threshold == value else 1.0
     if bound(_SMALLEST) >= threshold:
         return _SMALLEST
+    from scipy.optimize import brentq  # slow to import, and only Newcombe's interval needs it
+
     return float(brentq(lambda tail: bound(tail) - threshold, _SMALLEST, 0.5 - _SMALLEST, xtol=1e-14))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Literal
 
-from scipy.stats import beta, norm
+from scipy.special import betainc, betaincinv, ndtr, ndtri  # scipy.stats takes a second to import
 
 from circuittest.errors import UsageError
 from circuittest.stats.inference import Op, examples_needed
@@ -54,8 +54,8 @@ class ProportionInference:
         if self.kind == "exact":
             if self.successes == 0:
                 return 1.0
-            return float(beta.cdf(threshold, self.successes, self.n - self.successes + 1))
-        return float(norm.sf((self.value - threshold) / math.sqrt(threshold * (1.0 - threshold) / self.n)))
+            return float(betainc(self.successes, self.n - self.successes + 1, threshold))
+        return float(ndtr((threshold - self.value) / math.sqrt(threshold * (1.0 - threshold) / self.n)))
 
     def needed(self, op: Op, threshold: float) -> dict[str, Any]:
         """The n that would decide; see `Inference`."""
@@ -73,10 +73,12 @@ def proportion_interval(
         raise UsageError(f"confidence is {confidence!r}", "it lies between 0 and 1", "say 0.95")
     tail = (1.0 - confidence) / 2.0
     if kind == "exact":
-        low = 0.0 if successes == 0 else float(beta.ppf(tail, successes, trials - successes + 1))
-        high = 1.0 if successes == trials else float(beta.isf(tail, successes + 1, trials - successes))
+        low = 0.0 if successes == 0 else float(betaincinv(successes, trials - successes + 1, tail))
+        high = (
+            1.0 if successes == trials else 1.0 - float(betaincinv(trials - successes, successes + 1, tail))
+        )
         return low, high
-    z = float(norm.isf(tail))
+    z = -float(ndtri(tail))
     share = successes / trials
     centre = (share + z * z / (2 * trials)) / (1 + z * z / trials)
     half = z * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials**2)) / (1 + z * z / trials)
