@@ -1,0 +1,154 @@
+"""Specificity: does ablating a task's own circuit hurt the task more than ablating other tasks' circuits?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from circuittest.claims.gates import competent, disjoint, usable_circuit
+from circuittest.controls import matched_controls
+from circuittest.errors import ControlError
+from circuittest.stats import Estimate, MeanInference, PairedDifferenceInference
+from circuittest.stats.resampling import Floats
+from circuittest.units import Unit
+
+if TYPE_CHECKING:
+    from circuittest.circuit import Circuit
+    from circuittest.lab import Lab
+
+_RECIPE = ("method", "score", "universe", "top", "at")
+
+
+def specificity(
+    lab: Lab,
+    circuit: Circuit,
+    *,
+    against: list[str],
+    controls: int = 0,
+    accuracy: Literal["argmax", "candidates"] | None = None,
+    seed: int = 0,
+) -> Estimate:
+    """Accuracy that the own circuit costs its task beyond what the circuits of other tasks cost it.
+
+    Estimand: Δ_A^A - mean over B of Δ_A^B, where Δ_A^B is the accuracy that task A loses when the circuit of task B is
+    ablated; every term on the same evaluation examples of A (Li & Subramani, arXiv 2605.08348, section 3.3). The
+    donors' circuits are found on this model by the recipe of `circuit`.
+
+    Parameters
+    ----------
+    against:
+        The donor tasks B; the estimate holds given these.
+    controls:
+        Matched random sets for each of the circuits, for the capacity-adjusted contrast in
+        ``details["adjusted"]``; 0 leaves it out. Circuits of unequal size make the plain contrast hard to read.
+    accuracy:
+        "argmax" or "candidates"; by default the task's.
+
+    Invalid when a circuit is empty, when the model is not competent at a task, and when own and foreign ablation both
+    leave nothing to lose (saturation: then "not specific" cannot be told from "all destroyed").
+    """
+    measure = accuracy or lab.accuracy
+    choices: dict[str, Any] = {
+        "ablation": "zero",
+        "positions": "all",
+        "against": list(against),
+        "controls": controls,
+        "accuracy": measure,
+        "seed": seed,
+    }
+
+    def invalid(reason: str, details: dict[str, Any] | None = None) -> Estimate:
+        return lab.estimate("specificity", circuit, choices=choices, details=details or {}, invalid=reason)
+
+    if reason := usable_circuit(circuit) or disjoint(lab, circuit):
+        return invalid(reason)
+    if not against or lab.data.task in against or len(set(against)) < len(against):
+        return invalid(f"against is {against!r}: it lists other tasks than {lab.data.task!r}, each once")
+    recipe = {key: circuit.origin[key] for key in _RECIPE if key in circuit.origin}
+    if len(recipe) < len(_RECIPE):
+        return invalid(
+            "the circuit was not found by lab.shared, so there is no recipe to find the donors' circuits by"
+        )
+    choices |= recipe
+    units = lab.layout.universe(recipe["universe"])
+    gate = competent(lab, units, measure)
+    if not gate.passed:
+        return invalid(gate.reason)
+    donors: dict[str, Circuit] = {}
+    for task in against:
+        other = lab.on(task)
+        donors[task] = other.shared(**recipe)
+        if reason := usable_circuit(donors[task]):
+            return invalid(f"donor {task}: {reason}")
+        donor_gate = competent(other, units, other.accuracy)
+        if not donor_gate.passed:
+            return invalid(f"donor {task}: {donor_gate.reason}")
+
+    base, emptied = lab.outcomes([(), units]).measure(measure)
+    sets = [circuit.units, *(donor.units for donor in donors.values())]
+    ablated = lab.outcomes(sets).measure(measure)
+    own, others = ablated[0], ablated[1:]
+    drops = {task: float(base.mean() - row.mean()) for task, row in zip(donors, others, strict=True)}
+    details: dict[str, Any] = {
+        "acc_base": float(base.mean()),
+        "drops": {"own": float(base.mean() - own.mean()), "others": drops},
+        "circuits": {task: [str(u) for u in donor.units] for task, donor in donors.items()},
+        "overlap": {task: _overlap(circuit, donor, len(units)) for task, donor in donors.items()},
+    }
+    ground = max(lab.data.chance, float(emptied.mean())) if measure == "candidates" else float(emptied.mean())
+    own_at_floor = _at_floor(own, emptied, ground)
+    others_at_floor = all(_at_floor(row, emptied, ground) for row in others)
+    details["saturated"] = {"own": own_at_floor, "others": others_at_floor}
+    if own_at_floor and others_at_floor:
+        return invalid(
+            f"saturated: accuracy {own.mean():.2f} under the own circuit and {others.mean():.2f} under the others, "
+            f"the floor is {ground:.2f}; use a smaller K or a graded metric",
+            details,
+        )
+    if controls:
+        try:
+            details["adjusted"] = _adjusted(lab, sets, units, controls, seed, measure, base)
+        except ControlError as error:
+            details["adjusted"], details["adjusted_undefined"] = None, str(error)
+    inference = MeanInference(others.mean(0) - own, bounds=(-1.0, 1.0), seed=seed)
+    return lab.estimate(
+        "specificity",
+        circuit,
+        inference=inference,
+        choices=choices,
+        details=details,
+        censored="lower" if own_at_floor else "upper" if others_at_floor else None,
+    )
+
+
+def _overlap(a: Circuit, b: Circuit, n_units: int) -> dict[str, float]:
+    """Jaccard index of two circuits, and its expectation for random sets of these sizes."""
+    shared = len(a.units) * len(b.units) / n_units
+    chance = shared / (len(a.units) + len(b.units) - shared)
+    return {"jaccard": len(a & b) / len(a | b), "chance": chance}
+
+
+def _at_floor(ablated: Floats, emptied: Floats, ground: float) -> bool:
+    if ground > float(emptied.mean()):
+        return float(ablated.mean()) <= ground
+    return PairedDifferenceInference(ablated, emptied).interval(0.95)[0] <= 0
+
+
+def _adjusted(
+    lab: Lab,
+    sets: list[tuple[Unit, ...]],
+    universe: tuple[Unit, ...],
+    count: int,
+    seed: int,
+    measure: str,
+    base: Floats,
+) -> float:
+    """(own - C³(own)) - mean over B of (Δ_B - C³(B)): the contrast of drops beyond sets of equal size."""
+    beyond = []
+    for units in sets:
+        drawn = matched_controls(units, universe, lab.layout, count=count, seed=seed)
+        accuracy = lab.outcomes([units]).measure(measure).mean()
+        control = lab.outcomes(drawn.sets).measure(measure).mean()
+        beyond.append(float((base.mean() - accuracy) - (base.mean() - control)))
+    return beyond[0] - float(np.mean(beyond[1:]))
