@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import Any
 
 import torch
@@ -245,10 +246,10 @@ def slots(model: LoadedModel, traces: list[Trace], ids: Tensor) -> Iterator[str]
     with ExitStack() as stack:
         for t, block, found in zip(traces, model.blocks, seen, strict=True):
             clean = t.inputs["attention"].expand(len(rows) + 1, -1, -1)
-            stack.enter_context(on_input(block.attention, lambda _, clean=clean: clean.clone()))
+            stack.enter_context(on_input(block.attention, partial(_replaced, clean)))
             for slot in ("q", "k", "v"):
-                part = block.slot(slot)
-                stack.enter_context(on_output(part, lambda output, slot=slot: change(slot, output)))
+                if (part := block.slot(slot)) is not None:
+                    stack.enter_context(on_output(part, partial(change, slot)))
             stack.enter_context(on_input(block.out, found.append))
         model.trunk(input_ids=ids.repeat(len(rows) + 1, 1), use_cache=False)
     for layer, (t, found) in enumerate(zip(traces, seen, strict=True)):
@@ -301,6 +302,10 @@ def slot_features(adapter: Adapter, slot: str, n_heads: int, n_kv_heads: int, he
         before = {"q": 0, "k": n_heads, "v": n_heads + n_kv_heads}[slot] if adapter.fused else 0
         which = torch.arange(before, before + count)
     return which[:, None] * head_dim + torch.arange(head_dim)
+
+
+def _replaced(by: Tensor, _: Tensor) -> Tensor:
+    return by.clone()
 
 
 def _turned(part: Tensor, at: int) -> Tensor:
