@@ -17,7 +17,7 @@ from torch import Tensor
 from circuittest.errors import InterventionError, UsageError
 from circuittest.measure.batches import Batch, ItemLike, describe, plan
 from circuittest.measure.metrics import CONTRASTS, Targets, last_rows, outcomes
-from circuittest.measure.proof import Proof
+from circuittest.measure.proof import Ledger, Proof
 from circuittest.measure.suffix import CleanRun, answer_position_only, can_cut, clean_run, resume
 from circuittest.measure.zeroing import Parts, Zeroing
 from circuittest.models.loaded import LoadedModel
@@ -74,12 +74,12 @@ def ablate(
     todo = sorted(dict.fromkeys(parts), key=_lowest(model))  # equal interventions run once
     batches = plan(items, model, batch_size=batch_size)
     found = {one: _Row(len(items)) for one in todo}
-    already_zero: set[Unit] = set()
+    ledger = Ledger()
     with model.measuring(), torch.no_grad():
         cut = can_cut(model, batches[0].prompts(model.device)[:1])
         for number, batch in enumerate(batches):
             with answer_position_only(model) if cut else nullcontext():
-                _run_batch(model, batch, todo, found, already_zero, prove=number == 0)
+                _run_batch(model, batch, todo, found, ledger, prove=number == 0)
     measures = sorted(set.intersection(*(set(row.values) for row in found.values())))
     if not all(item.foil_ids for item in items):
         measures = [name for name in measures if name not in CONTRASTS]
@@ -89,7 +89,7 @@ def ablate(
         "positions": "all",
         "dtype": str(model.dtype).removeprefix("torch."),
         "batches": describe(batches),
-        "already_zero": [str(unit) for unit in sorted(already_zero)],
+        "already_zero": [str(unit) for unit in sorted(ledger.already_zero)],
     }
     return OutcomeTable(named, columns, tuple(item.index for item in items), choices)
 
@@ -146,7 +146,7 @@ def _run_batch(
     batch: Batch,
     todo: Sequence[Parts],
     found: dict[Parts, _Row],
-    already_zero: set[Unit],
+    ledger: Ledger,
     *,
     prove: bool,
 ) -> None:
@@ -162,7 +162,7 @@ def _run_batch(
     if () in found and run is not None:
         found[()].put(batch.rows, _on_cpu(outcomes(model, run.rows, targets)))
     for group, start in zip(groups, starts, strict=True):
-        rows = _ablated_rows(model, ids, group, start, run, already_zero, prove=prove)
+        rows = _ablated_rows(model, ids, group, start, run, ledger, prove=prove)
         results = outcomes(model, rows, targets.repeat(len(group)))
         for position, one in enumerate(group):
             part = slice(position * len(ids), (position + 1) * len(ids))
@@ -175,14 +175,14 @@ def _ablated_rows(
     group: Sequence[Parts],
     start: int,
     run: CleanRun | None,
-    already_zero: set[Unit],
+    ledger: Ledger,
     *,
     prove: bool,
 ) -> Tensor:
     """The trunk's output at the last position [sets · examples, width] with each set ablated in its own rows."""
     residual = run.residuals[start].repeat(len(group), 1, 1) if run is not None and start else None
     zeroing = Zeroing(model, group)
-    proof = Proof(zeroing)
+    proof = Proof(zeroing, ledger)
     stacked = ids.repeat(len(group), 1)
     with resume(model, start, residual, tuples=run is not None and run.tuples):
         if not prove:
@@ -191,7 +191,6 @@ def _ablated_rows(
         with proof.watch_before(), zeroing.applied(), proof.watch_after():
             rows = last_rows(model.trunk(stacked, use_cache=False).last_hidden_state)
     proof.check()
-    already_zero |= proof.already_zero
     return rows
 
 

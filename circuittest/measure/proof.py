@@ -1,9 +1,10 @@
 """Proof of intervention, unit by unit, at its site: a hook that fired proves nothing, nor do logits that moved.
 
-Heads: the projection ran on an input whose slice is exactly zero and whose other slices are untouched, and its
-output changed by exactly −W[:, slice]·z, within the noise of the dtype. MLPs: what the block adds to the residual
-is zero. Checked for every unit on the row where its own activation is largest. A unit whose output is zero already
-counts as proven, and is listed. Hooks that narrow what a module sees (the last block's answer position) come first.
+Heads: the projection ran on an input whose slices are exactly zero and whose other slices are untouched, at every
+position; and its output is that of this input (so it changed by exactly −W[:, slice]·z), within the noise of the
+dtype, at the position where the head's own activation is largest. MLPs: their output is zero, and so is what the
+block adds to the residual after attention. A unit whose output is zero already counts as proven, and is listed.
+Hooks that narrow what a module sees (the last block's answer position) come first.
 """
 
 from __future__ import annotations
@@ -27,17 +28,27 @@ _DO = "do not use these results; check the adapter, and hooks or patches that ot
 
 
 @dataclass
-class Proof:
-    """Watches one pass of a `Zeroing` and judges it. Register before the zeroing's own hooks, judge after the pass.
+class Ledger:
+    """What the proofs of one ablation share.
 
     Attributes
     ----------
     already_zero:
-        Units whose output was zero before it was ablated, found by `check`.
+        Units whose output was zero before it was ablated.
+    gains:
+        Layer → largest norm of a column of its output projection, the scale of rounding errors.
     """
 
-    zeroing: Zeroing
     already_zero: set[Unit] = field(default_factory=set)
+    gains: dict[int, float] = field(default_factory=dict)
+
+
+@dataclass
+class Proof:
+    """Watches one pass of a `Zeroing` and judges it afterwards."""
+
+    zeroing: Zeroing
+    ledger: Ledger = field(default_factory=Ledger)
     before: dict[tuple[str, int], Tensor] = field(default_factory=dict)
     after: dict[tuple[str, int], Tensor] = field(default_factory=dict)
 
@@ -56,7 +67,7 @@ class Proof:
                 )
             for layer in self.zeroing.mlps:
                 stack.enter_context(
-                    on_output(self.model.blocks[layer].mlp, self._keep(self.before, "mlp", layer))
+                    on_output(self.model.blocks[layer].mlp_out, self._keep(self.before, "mlp", layer))
                 )
             yield
 
@@ -76,14 +87,15 @@ class Proof:
                 stack.enter_context(hooks(handle))
             for layer in self.zeroing.mlps:
                 block = self.model.blocks[layer]
-                stack.enter_context(on_output(block.mlp, self._keep(self.after, "mlp", layer)))
+                stack.enter_context(on_output(block.mlp_out, self._keep(self.after, "mlp", layer)))
                 stack.enter_context(on_output(block.block, self._keep(self.after, "block", layer)))
                 if self.model.layout.parallel:
                     stack.enter_context(on_input(block.block, self._keep(self.after, "base", layer)))
                     stack.enter_context(on_output(block.out, self._keep(self.after, "attn", layer)))
                 else:
                     entry = block.mlp if block.mlp_norm is None else block.mlp_norm
-                    stack.enter_context(on_input(entry, self._keep(self.after, "base", layer)))
+                    # Ahead of hooks that narrow what the MLP sees.
+                    stack.enter_context(on_input(entry, self._keep(self.after, "base", layer), ahead=True))
             yield
 
     @torch.no_grad()
@@ -95,56 +107,68 @@ class Proof:
             self._check_mlp(layer)
 
     def _check_heads(self, layer: int) -> None:
-        sets, heads = self.zeroing.heads[layer].shape
-        before = self._seen(self.before, "z", layer).unflatten(0, (sets, -1)).unflatten(-1, (heads, -1))
-        after = self._seen(self.after, "z", layer).unflatten(0, (sets, -1)).unflatten(-1, (heads, -1))
-        out = self._seen(self.after, "out", layer).unflatten(0, (sets, -1))
-        if after.shape != before.shape:
-            raise InterventionError(f"layer L{layer}'s output projection ran on another shape", "", _DO)
-        largest, example = before.abs().amax(dim=(2, 4)).max(dim=1)  # [sets, heads]
-        kept = self.zeroing.heads[layer] != 0
-        for row, unit in self.zeroing.units("head", layer):
-            head = unit.index or 0
-            at = int(example[row, head])
-            if float(after[row, at, :, head].abs().max()) != 0.0:
-                raise InterventionError(f"{unit} was not ablated", "the projection still read its slice", _DO)
-            others = kept[row]
-            if not torch.equal(after[row, at][:, others], before[row, at][:, others]):
-                raise InterventionError(
-                    f"ablating {unit} changed heads of layer L{layer} that are not in the set", "", _DO
-                )
-            if float(largest[row, head]) == 0.0:
-                self.already_zero.add(unit)
-                continue
-            self._check_output(unit, before[row, at], after[row, at], out[row, at])
+        keep = self.zeroing.heads[layer]
+        shape = (len(keep), -1, keep.shape[1])  # sets, examples · positions, heads
+        before = (
+            self._seen(self.before, "z", layer)
+            .flatten(0, 1)
+            .unflatten(1, (shape[2], -1))
+            .unflatten(0, shape[:2])
+        )
+        after = self._seen(self.after, "z", layer).flatten(0, 1)
+        out = self._seen(self.after, "out", layer).flatten(0, 1)
+        units = self.zeroing.units("head", layer)
+        if len(after) != len(before) * before.shape[1]:
+            raise InterventionError(f"the output projection of layer L{layer} ran on another shape", "", _DO)
+        if not torch.equal(after.view_as(before), before * keep.view(len(keep), 1, -1, 1)):
+            self._blame(units, before, after.view_as(before))
+        sets = torch.tensor([row for row, _ in units], device=keep.device)
+        heads = torch.tensor([unit.index or 0 for _, unit in units], device=keep.device)
+        largest, where = before.abs().amax(3)[sets, :, heads].max(1)
+        self.ledger.already_zero.update(
+            unit for (_, unit), size in zip(units, largest.tolist(), strict=True) if size == 0.0
+        )
+        flat = sets * before.shape[1] + where
+        self._check_outputs(units, before.flatten(0, 1)[flat, heads], after[flat], out[flat])
 
-    def _check_output(self, unit: Unit, before: Tensor, after: Tensor, out: Tensor) -> None:
-        """Did the projection's output [length, width] change by exactly −W[:, slice]·z?"""
-        module = self.model.blocks[unit.layer or 0].out
-        dtype = precision(self.model.dtype)
+    def _blame(self, units: list[tuple[int, Unit]], before: Tensor, after: Tensor) -> None:
+        """Name what is wrong with the projection's input [sets, positions, heads, size]."""
+        for row, unit in units:
+            if float(after[row, :, unit.index or 0].abs().max()) != 0.0:
+                raise InterventionError(f"{unit} was not ablated", "the projection still read its slice", _DO)
+        changed = (after != before).any(3).any(1).nonzero().tolist()
+        named = {(row, unit.index) for row, unit in units}
+        other = next(head for row, head in changed if (row, head) not in named)
+        layer = units[0][1].layer
+        raise InterventionError(
+            f"ablating {units[0][1]} changed L{layer}.H{other}, which is not in the set", "", _DO
+        )
+
+    def _check_outputs(self, units: list[tuple[int, Unit]], z: Tensor, after: Tensor, out: Tensor) -> None:
+        """Is the projection's output [units, width] that of its input `after`? `z` [units, size] was zeroed in it."""
+        layer = units[0][1].layer or 0
+        module, dtype = self.model.blocks[layer].out, precision(self.model.dtype)
         weight = getattr(module, "weight", None)
-        head = unit.index or 0
         if isinstance(weight, Tensor) and weight.is_floating_point() and not self.model.quantised:
-            matrix = weight_in_out(module).to(dtype)
-            bias = getattr(module, "bias", None)
-            expected = after.flatten(1).to(dtype) @ matrix + (0 if bias is None else bias.to(dtype))
-            write = before[:, head].to(dtype) @ matrix.unflatten(0, (before.shape[1], -1))[head]
-            noise = float(after.flatten(1).to(dtype).norm(dim=1).max() * matrix.norm(dim=0).max())
+            matrix, bias = weight_in_out(module).to(dtype), getattr(module, "bias", None)
+            expected = after.to(dtype) @ matrix + (0 if bias is None else bias.to(dtype))
+            if layer not in self.ledger.gains:
+                self.ledger.gains[layer] = float(matrix.norm(dim=0).max())
+            scale = after.to(dtype).norm(dim=1) * self.ledger.gains[layer] + expected.abs().amax(1)
         else:
-            expected = module.forward(after.flatten(1).to(self.model.dtype)).to(dtype)
-            only = torch.zeros_like(before)
-            only[:, head] = before[:, head]
-            write = module.forward(only.flatten(1)).to(dtype) - module.forward(
-                torch.zeros_like(only).flatten(1)
-            )
-            noise = float(expected.norm(dim=1).max())
-        error = out.to(dtype) - expected
-        tolerance = 16 * torch.finfo(self.model.dtype).eps * max(noise, float(expected.abs().max()))
-        if float(error.abs().max()) > tolerance:
-            share = float((error * write).sum() / write.pow(2).sum().clamp_min(torch.finfo(dtype).tiny))
+            expected = module.forward(after).to(dtype)
+            scale = expected.norm(dim=1)
+        error = (out.to(dtype) - expected).abs().amax(1)
+        wrong = (error > 16 * torch.finfo(self.model.dtype).eps * scale).nonzero().flatten().tolist()
+        if wrong:
+            unit = units[wrong[0]][1]
+            lost = after[wrong[:1]].to(dtype).zero_()
+            lost.unflatten(1, (self.model.layout.n_heads, -1))[:, unit.index or 0] = z[wrong[0]].to(dtype)
+            write = module.forward(lost.to(self.model.dtype)) - module.forward(torch.zeros_like(after[:1]))
+            left = (out[wrong[0]].to(dtype) - expected[wrong[0]]) @ write[0].to(dtype) / write.pow(2).sum()
             raise InterventionError(
                 f"{unit} was not ablated",
-                f"the projection's output is not that of its ablated input: {share:.2f} of the unit's write is left",
+                f"the projection did not use its ablated input: {float(left):.2f} of the unit's write is left",
                 _DO,
             )
 
@@ -167,7 +191,7 @@ class Proof:
                     f"{unit} was not ablated", "its block still adds something to the residual", _DO
                 )
             if float(before[row].abs().max()) == 0.0:
-                self.already_zero.add(unit)
+                self.ledger.already_zero.add(unit)
 
     def _post_norm_of_zero(self, layer: int, like: Tensor) -> Tensor:
         norm = self.model.blocks[layer].mlp_post_norm
@@ -176,7 +200,7 @@ class Proof:
 
     def _keep(self, where: dict[tuple[str, int], Tensor], role: str, layer: int) -> Any:
         def hook(tensor: Tensor) -> None:
-            where[role, layer] = tensor
+            where[role, layer] = tensor.clone() if self.model.in_place else tensor
 
         return hook
 
