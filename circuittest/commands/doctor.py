@@ -40,6 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
         "fingerprint": model.fingerprint,
         "model_type": getattr(model.module.config, "model_type", ""),
         "layout": model.layout.to_dict(),
+        "mixtures": list(model.mixtures),  # layers whose MLP is a mixture of experts
         "quantised": model.quantised,
     }
     if arguments.json is not None:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from circuittest.errors import InterventionError, UnsupportedModel
 from circuittest.measure.batches import Batch
 from circuittest.measure.metrics import Targets, last_rows, metric_values
-from circuittest.models.hooks import on_input, on_output
+from circuittest.models.hooks import on_input, on_output, version
 from circuittest.models.loaded import LoadedModel
 
 Place = tuple[str, int]
@@ -50,7 +50,7 @@ class Captures:
                     "register an adapter that names modules which run once",
                 )
             kept = self.tensors[role, layer] = tensor.view_as(tensor) if alias else tensor
-            self.versions[role, layer] = kept._version
+            self.versions[role, layer] = version(kept)
             if copy:
                 return kept.clone()
             return kept if alias else None
@@ -64,7 +64,8 @@ class Captures:
                 "its hook never fired, so its activations and gradients are unknown",
                 "check the adapter's path for it; a fused kernel may bypass the module",
             )
-        if (tensor := self.tensors[place])._version != self.versions[place]:
+        tensor = self.tensors[place]
+        if version(tensor) != self.versions[place]:
             raise InterventionError(
                 f"what passed {_name(*place)} was changed in place afterwards",
                 "its values are no longer those that were measured",

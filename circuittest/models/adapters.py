@@ -252,7 +252,6 @@ REFUSED: Mapping[str, str] = MappingProxyType(
         "jamba": "most of its layers have no attention",
         "opt": "its MLP is no module of its own, so there is nothing to ablate",
         "gemma3n": "its layers pass several residuals on and mix them",
-        "llama4": "its experts and its attention change from layer to layer in ways that no adapter can say yet",
         "qwen3_next": "most of its layers have linear attention without a projection per head",
     }
 )

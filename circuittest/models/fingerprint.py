@@ -55,6 +55,7 @@ def _content(tensor: Tensor) -> bytes:
 
 
 def _config(config: Any) -> str:
-    values = config.to_dict() if hasattr(config, "to_dict") else {}
+    # Only what differs from the architecture's defaults, so that a new field in transformers changes nothing.
+    values = config.to_diff_dict() if hasattr(config, "to_diff_dict") else {}
     relevant = {key: value for key, value in values.items() if key not in _IRRELEVANT and value is not None}
     return json.dumps(relevant, sort_keys=True, default=str)

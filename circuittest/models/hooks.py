@@ -84,6 +84,11 @@ def count(module: nn.Module) -> int:
     return sum(len(getattr(part, kind)) for part in module.modules() for kind in kinds)
 
 
+def version(tensor: Tensor) -> int:
+    """How often a tensor was written into; 0 for inference tensors, which do not count."""
+    return 0 if tensor.is_inference() else tensor._version
+
+
 def first(output: Any) -> Tensor:
     """The tensor of a module's output, which may be the first element of a tuple."""
     return output[0] if isinstance(output, tuple) else output

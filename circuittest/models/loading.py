@@ -276,8 +276,9 @@ def _device_called(device: str | torch.device) -> torch.device:
 
 
 def _is_quantised(module: nn.Module) -> bool:
-    if getattr(module, "hf_quantizer", None) is not None or getattr(module, "is_quantized", False):
-        return True
+    method = getattr(getattr(module.config, "quantization_config", None), "quant_method", None)
+    if method != "gguf" and getattr(module, "hf_quantizer", None) is not None:
+        return True  # what is read from GGUF is marked too, although its weights are whole again
     return any(not parameter.is_floating_point() for parameter in module.parameters())
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from circuittest.models.adapters import Adapter
-from circuittest.models.hooks import first, hooks, on_input, on_output
+from circuittest.models.hooks import first, hooks, on_input, on_output, version
 from circuittest.models.loaded import Block, LoadedModel, weight_in_out
 
 #: Rounding of a few operations, relative.
@@ -92,7 +92,7 @@ def _recorder(into: Trace, role: str) -> Callable[..., None]:
         given = args[0] if args else kwargs.get("hidden_states", next(iter(kwargs.values())))
         tensor = first(output)
         into.inputs[role], into.outputs[role] = given.clone(), tensor.clone()
-        into.handed[role] = tensor, tensor._version
+        into.handed[role] = tensor, version(tensor)
 
     return hook
 
@@ -188,7 +188,7 @@ def mlp_write(model: LoadedModel, t: Trace) -> Tensor:
 def _written_into(t: Trace) -> str:
     """The first role whose output tensor was changed after its module returned it, or nothing."""
     roles = ("q", "k", "v", "qkv", "q_norm", "k_norm", "out", "mlp_out")
-    return next((r for r in roles if r in t.handed and t.handed[r][0]._version != t.handed[r][1]), "")
+    return next((r for r in roles if r in t.handed and version(t.handed[r][0]) != t.handed[r][1]), "")
 
 
 def slices(model: LoadedModel, traces: list[Trace]) -> Iterator[str]:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from transformers.models.gemma3.modeling_gemma3 import Gemma3RMSNorm
 from transformers.models.llama.modeling_llama import LlamaRMSNorm
+from transformers.models.olmo.modeling_olmo import OlmoLayerNorm
 
 from circuittest.measure.norms import Norm
 from tests.helpers import tiny
@@ -34,6 +35,8 @@ def make(kind: str) -> nn.Module:
         norm = nn.LayerNorm(WIDTH, elementwise_affine=False)
     elif kind == "llama":
         norm = LlamaRMSNorm(WIDTH)
+    elif kind == "olmo":
+        norm = OlmoLayerNorm(WIDTH)
     elif kind == "gemma":
         norm = Gemma3RMSNorm(WIDTH)
     else:
@@ -51,7 +54,14 @@ def make(kind: str) -> nn.Module:
 
 @pytest.mark.parametrize(
     ("kind", "recognised"),
-    [("layer", "layer"), ("layer-bare", "layer"), ("llama", "rms"), ("gemma", "rms"), ("odd", "autograd")],
+    [
+        ("layer", "layer"),
+        ("layer-bare", "layer"),
+        ("llama", "rms"),
+        ("gemma", "rms"),
+        ("olmo", "layer"),
+        ("odd", "autograd"),
+    ],
 )
 def test_pull_and_push_are_the_jacobian(kind: str, recognised: str) -> None:
     module = make(kind)
@@ -78,7 +88,8 @@ def test_no_norm_is_the_identity() -> None:
 def test_the_norms_of_every_adapter_are_analytic(architecture: str, dtype: torch.dtype) -> None:
     model = tiny.build_loaded(architecture, dtype=dtype)
     for block in model.blocks:
-        for module in (block.attn_norm, block.mlp_norm, block.attn_post_norm, block.mlp_post_norm):
+        pre, post = (block.attn_norm, block.mlp_norm), (block.attn_post_norm, block.mlp_post_norm)
+        for module in (*pre, *post, block.q_norm, block.k_norm):
             assert module is None or Norm(module, dtype).kind in ("layer", "rms")
 
 

@@ -78,3 +78,10 @@ def test_frozen_gives_no_gradient_to_parameters_but_to_activations() -> None:
         module(x).sum().backward()
     assert x.grad is not None
     assert module.weight.grad.tolist() == [[7.0, 7.0]]
+
+
+def test_a_hook_ahead_sees_what_earlier_hooks_will_change() -> None:
+    linear, seen = nn.Linear(2, 2), []
+    with on_input(linear, lambda x: x[:1]), on_input(linear, seen.append, ahead=True):
+        assert linear(torch.zeros(3, 2)).shape == (1, 2)
+    assert [x.shape for x in seen] == [(3, 2)]
