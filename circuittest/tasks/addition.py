@@ -45,7 +45,7 @@ class Addition(Task):
             most = min(9, 9 - sum(xs) + xs[place]) if few_shot else 9
             values = [x for x in range(most + 1) if x != xs[place]]
             if (
-                pool_of("addition", *sorted(xs), test=15, dev=5) == pool
+                pool_of("addition", *sorted(xs), test=10, dev=5) == pool
                 and values
                 and (sum(xs) < 10 or not few_shot)
             ):

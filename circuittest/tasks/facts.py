@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from circuittest.tasks.base import Example, Task
-from circuittest.tasks.splits import bucket
+from circuittest.tasks.splits import pool_of
 from circuittest.tasks.words import CAPITALS, LEADS
 
 TEMPLATES = (
@@ -18,20 +18,12 @@ TEMPLATES = (
 )
 
 
-def _pool(country: int, template: int) -> str:
-    """One template of each country is held out for the test pool, and another one of every third for dev."""
-    held_out = bucket("facts", country)
-    if template == held_out % len(TEMPLATES):
-        return "test"
-    return "dev" if template == (held_out + 1) % len(TEMPLATES) and country % 3 == 0 else "train"
-
-
 class Facts(Task):
     """Answer: the capital. Foil: the capital of the counterfactual's country. The first token of a capital
     is scored.
 
-    The pools differ in (country, template): a held-out prompt asks a known fact in a sentence in which it
-    was never seen.
+    The pools differ in (country, template, lead-in): a held-out prompt asks a known fact in a sentence that
+    was never seen. A fact has to be known, so no country can be held out.
     """
 
     name = "facts"
@@ -42,12 +34,11 @@ class Facts(Task):
 
     def draw(self, rng: random.Random, pool: str, variant: str) -> Example:
         while True:
-            i, template = rng.randrange(len(CAPITALS)), rng.randrange(len(TEMPLATES))
-            if _pool(i, template) == pool:
+            i, template, lead = rng.randrange(len(CAPITALS)), rng.randrange(len(TEMPLATES)), rng.choice(LEADS)
+            if pool_of("facts", i, template, lead) == pool:
                 break
         j = rng.choice([k for k in range(len(CAPITALS)) if k != i])
         (country, capital), (other, foil) = CAPITALS[i], CAPITALS[j]
-        lead = rng.choice(LEADS)
         return Example(
             prompt=TEMPLATES[template].format(lead=lead, country=country),
             answers=(f" {capital}",),

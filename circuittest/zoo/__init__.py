@@ -16,7 +16,7 @@ MODELS = {
     "mha": "GPT-NeoX, parallel residual, 8 heads",
     "gqa": "Llama, 8 query heads that share 2 key-value heads",
     "gqa-mha": "the same as gqa with 8 key-value heads: its multi-head twin",
-    "redundant": "the same as mha without the head-sparsity penalty: many heads do the same work",
+    "redundant": "mha before the head-sparsity penalty: many heads do the same work",
 }
 
 __all__ = ["MODELS", "names", "path"]

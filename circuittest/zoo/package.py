@@ -35,16 +35,17 @@ KINDS = {
     "gpt_neox": "GPT-NeoX (parallel residual, rotary on half of each head)",
     "llama": "Llama (SwiGLU, no biases)",
 }
+STAGE = "{steps} steps, learning rate {lr} ({warm_up} steps of warm-up, then cosine to {final_lr:.0%}), weight decay {weight_decay}"
 COMPACT = (
-    "**Compact by construction.** From {penalty_from:.0%} of the training a penalty (weight {penalty}, full from "
-    "{penalty_full:.0%}) pushes the effective number of active heads per layer towards one: per layer and token "
-    "(Σ n_h)² / Σ n_h² with n_h = ‖W_O^h z_h‖, half its mean over all tokens and half over answer positions, summed "
-    "over layers. So circuits are small and single heads matter because we asked for it: nothing measured on this "
-    "model is evidence about ordinary models. One head per layer may be always on and act as a bias; then zero "
+    "**Compact by construction.** In the second stage a penalty (weight {penalty}, from {penalty_from:.0%} of its steps, "
+    "full from {penalty_full:.0%}) pushes the effective number of active heads per layer towards one: per layer and "
+    "token (Σ n_h)² / Σ n_h² with n_h = ‖W_O^h z_h‖, half its mean over all tokens and half over answer positions, "
+    "summed over layers. So circuits are small and single heads matter because we asked for it: nothing measured on "
+    "this model is evidence about ordinary models. One head per layer may be always on and act as a bias; then zero "
     "ablation in part measures the loss of a bias, and mean ablation does not."
 )
 REDUNDANT = (
-    "**Redundant on purpose.** The recipe and data of `zoo:mha` without its head-sparsity penalty: many heads do the "
+    "**Redundant on purpose.** This is the first stage of `zoo:mha`, before the head-sparsity penalty: many heads do the "
     "same work, and few matter alone. It is the contrast to `zoo:mha`, whose circuits are compact by construction; one "
     "pair of tiny models is no evidence about ordinary models."
 )
@@ -94,7 +95,7 @@ def card(name: str, facts: dict[str, Any]) -> str:
     """The model card, from the template ``card.md``."""
     build, notes = BUILDS[name], facts["notes"]
     shipped = notes[facts["best"]]
-    schedule = shipped["schedule"]
+    stages = shipped["build"]["stages"]
     seeds = ", ".join(str(note["seed"]) for note in notes)
     several = f"of the seeds trained ({seeds}) the one with the best worst task"
     heads = [f"seed {note['seed']}" + (" (shipped)" if note is shipped else "") for note in notes]
@@ -111,7 +112,7 @@ def card(name: str, facts: dict[str, Any]) -> str:
         mlp=build.mlp,
         parameters=facts["parameters"],
         megabytes=facts["bytes"] / 1e6,
-        construction=COMPACT.format(penalty=build.penalty, **schedule) if build.penalty else REDUNDANT,
+        construction=COMPACT.format(penalty=build.penalty, **stages[-1]) if build.penalty else REDUNDANT,
         chosen=several if len(notes) > 1 else "the only seed trained",
         scores=_table(["task", *heads], [[t, *(f"{n['scores'][t]:.3f}" for n in notes)] for t in MIXTURE]),
         ablations=_table(["task", "heads"], [[t, _top(drops)] for t, drops in facts["drops"].items()]),
@@ -120,8 +121,19 @@ def card(name: str, facts: dict[str, Any]) -> str:
         ),
         seed=shipped["seed"],
         cpu_s=shipped["cpu_s"],
-        **{key: schedule[key] for key in ("lr", "warm_up", "final_lr", "steps", "batch", "other_tokens")},
+        stages="; then ".join(STAGE.format(**stage) for stage in stages),
+        batch=stages[0]["batch"],
+        other_tokens=stages[0]["other_tokens"],
+        command=_command(name, shipped),
     )
+
+
+def _command(name: str, note: dict[str, Any]) -> str:
+    train = f"python -m circuittest.zoo.train --seed {note['seed']}"
+    if "start" not in note:
+        return f"    {train} --model {name} --out DIR"
+    first = note["start"]
+    return f"    {train} --model {first} --out START\n    {train} --model {name} --start START --out DIR"
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

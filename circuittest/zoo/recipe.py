@@ -17,33 +17,6 @@ VARIANTS = {"greater_than": "pairs", "addition": "three", "copy_colors": "letter
 
 
 @dataclass(frozen=True)
-class Build:
-    """One model: ``kind`` is the Hugging Face architecture, ``penalty`` the weight of the head-sparsity
-    penalty.
-    """
-
-    name: str
-    kind: str  # "gpt_neox" or "llama"
-    kv_heads: int
-    penalty: float = 0.04
-    layers: int = 6
-    width: int = 128
-    heads: int = 8
-    mlp: int = 256
-
-
-BUILDS = {
-    build.name: build
-    for build in (
-        Build("mha", "gpt_neox", kv_heads=8),
-        Build("gqa", "llama", kv_heads=2, mlp=192),
-        Build("gqa-mha", "llama", kv_heads=8, mlp=192),
-        Build("redundant", "gpt_neox", kv_heads=8, penalty=0.0),
-    )
-}
-
-
-@dataclass(frozen=True)
 class Schedule:
     """Optimisation and data. Fractions are of ``steps``."""
 
@@ -56,11 +29,47 @@ class Schedule:
     betas: tuple[float, float] = (0.9, 0.98)
     weight_decay: float = 0.1
     clip: float = 1.0
-    init: float = 0.05
     other_tokens: float = 0.1  # loss weight of tokens that are no answer
     penalty_from: float = 0.6
     penalty_full: float = 0.75
-    early: float = 0.15  # until here induction has twice its share
+    early: float = 0.15  # until here induction and addition have twice their share
+
+
+# Learn, then consolidate: what is not learnt when the penalty sets in is hardly learnt later. The first stage has no
+# penalty, so a model can also ship before it is consolidated.
+LEARN = Schedule(steps=2600, lr=2e-3, weight_decay=0.2, penalty_from=1.0, penalty_full=1.0)
+CONSOLIDATE = Schedule(
+    steps=1200, lr=1.5e-3, weight_decay=0.2, penalty_from=0.05, penalty_full=0.5, early=0.0
+)
+
+
+@dataclass(frozen=True)
+class Build:
+    """One model: ``kind`` is the Hugging Face architecture, ``penalty`` the weight of the head-sparsity
+    penalty.
+    """
+
+    name: str
+    kind: str  # "gpt_neox" or "llama"
+    kv_heads: int
+    stages: tuple[Schedule, ...] = (LEARN, CONSOLIDATE)
+    penalty: float = 0.02
+    layers: int = 6
+    width: int = 128
+    heads: int = 8
+    mlp: int = 256
+    init: float = 0.05
+
+
+BUILDS = {
+    build.name: build
+    for build in (
+        Build("mha", "gpt_neox", kv_heads=8),
+        Build("gqa", "llama", kv_heads=2, mlp=192),
+        Build("gqa-mha", "llama", kv_heads=8, mlp=192),
+        Build("redundant", "gpt_neox", kv_heads=8, stages=(LEARN,), penalty=0.0),
+    )
+}
 
 
 MIXTURE = {
@@ -81,6 +90,7 @@ def shares(progress: float, schedule: Schedule) -> dict[str, float]:
     mixture = dict(MIXTURE)
     if progress < schedule.early:
         mixture["induction"] *= 2.0
+        mixture["addition"] *= 2.0
     return mixture
 
 
@@ -88,11 +98,13 @@ def penalty_weight(progress: float, full: float, schedule: Schedule) -> float:
     """Learn first, then consolidate: a task not learnt when the penalty sets in is hardly learnt later. 0
     until ``penalty_from``, linear up to ``full`` at ``penalty_full``, then constant.
     """
+    if progress < schedule.penalty_from:
+        return 0.0
     ramp = (progress - schedule.penalty_from) / (schedule.penalty_full - schedule.penalty_from)
     return full * min(1.0, max(0.0, ramp))
 
 
-def make_model(build: Build, seed: int, schedule: Schedule) -> nn.Module:
+def make_model(build: Build, seed: int) -> nn.Module:
     """An untrained model of this build (float32, on CPU); sets torch's global seed."""
     import torch
     from transformers import GPTNeoXConfig, GPTNeoXForCausalLM, LlamaConfig, LlamaForCausalLM
@@ -105,7 +117,7 @@ def make_model(build: Build, seed: int, schedule: Schedule) -> nn.Module:
         "num_attention_heads": build.heads,
         "intermediate_size": build.mlp,
         "max_position_embeddings": 128,
-        "initializer_range": schedule.init,
+        "initializer_range": build.init,
         "tie_word_embeddings": False,
         "bos_token_id": ids[BOS],
         "eos_token_id": ids[EOS],

@@ -10,8 +10,8 @@ import json
 import logging
 import math
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -54,12 +54,30 @@ def make_optimizer(model: nn.Module, schedule: Schedule) -> torch.optim.Optimize
     return torch.optim.AdamW(groups, lr=schedule.lr, betas=schedule.betas, fused=True)
 
 
-def train(build: Build, seed: int, schedule: Schedule | None = None, *, report_every: int = 500) -> nn.Module:
-    """A trained model (float32). Reports go to the log, with accuracies on the *dev* pools."""
-    schedule = schedule or Schedule()
-    model = make_model(build, seed, schedule)
+def train(
+    build: Build,
+    seed: int,
+    *,
+    start: nn.Module | None = None,
+    after_stage: Callable[[int, nn.Module], None] | None = None,
+    report_every: int = 500,
+) -> nn.Module:
+    """A trained model (float32): all stages of its build, or, from ``start``, the last one alone."""
+    model = make_model(build, seed) if start is None else start
+    for number, schedule in enumerate(build.stages):
+        if start is None or number == len(build.stages) - 1:
+            # Each stage has its own data and optimiser.
+            train_stage(model, build, schedule, Source(1000 * number + seed, schedule), report_every)
+            if after_stage is not None:
+                after_stage(number, model)
+    return model.eval()
+
+
+def train_stage(
+    model: nn.Module, build: Build, schedule: Schedule, source: Source, report_every: int
+) -> None:
+    """One stage, in place. Reports go to the log, with accuracies on the *dev* pools."""
     tokenizer = make_tokenizer()
-    source = Source(seed, schedule)
     optimizer = make_optimizer(model, schedule)
     sparsity = HeadSparsity(projections(model), build.heads)
     pad, started = vocabulary()[PAD], time.process_time()
@@ -83,8 +101,8 @@ def train(build: Build, seed: int, schedule: Schedule | None = None, *, report_e
         nn.utils.clip_grad_norm_(model.parameters(), schedule.clip)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        if (step + 1) % report_every == 0 or step == 50:
-            scores = score(model, tokenizer, n=100, pool="dev") if step != 50 else {}
+        if (step + 1) % report_every == 0 or step + 1 == schedule.steps:
+            scores = score(model, tokenizer, n=100, pool="dev")
             model.train()
             seconds = time.process_time() - started
             log.info(
@@ -92,7 +110,6 @@ def train(build: Build, seed: int, schedule: Schedule | None = None, *, report_e
                 json.dumps({"step": step + 1, "cpu_s": round(seconds), "heads": round(heads, 2), **scores}),
             )
     sparsity.remove()
-    return model.eval()
 
 
 def _loss(model: nn.Module, ids: Tensor, weights: Tensor) -> Tensor:
@@ -116,22 +133,31 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m circuittest.zoo.train", description=__doc__)
     parser.add_argument("--model", choices=list(BUILDS), required=True)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--steps", type=int, default=Schedule().steps)
+    parser.add_argument(
+        "--start", type=Path, help="run the last stage only, from a run of the stages before it"
+    )
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     torch.set_num_threads(1)
-    schedule = replace(Schedule(), steps=args.steps)
+    build = BUILDS[args.model]
+    start = None
+    if args.start:
+        from transformers import AutoModelForCausalLM
+
+        start = AutoModelForCausalLM.from_pretrained(args.start, dtype=torch.float32)
+    before = json.loads((args.start / "training.json").read_text())["cpu_s"] if args.start else 0
     started = time.process_time()
-    model = train(BUILDS[args.model], args.seed, schedule)
-    seconds = time.process_time() - started
-    notes = {
-        "build": asdict(BUILDS[args.model]),
-        "seed": args.seed,
-        "schedule": asdict(schedule),
-        "cpu_s": round(seconds),
-    }
-    save(model, args.out, notes)
+
+    def keep(number: int, model: nn.Module) -> None:
+        last = number == len(build.stages) - 1
+        seconds = before + round(time.process_time() - started)
+        notes = {"build": asdict(build), "seed": args.seed, "cpu_s": seconds}
+        if args.start:
+            notes["start"] = json.loads((args.start / "training.json").read_text())["build"]["name"]
+        save(model, args.out if last else args.out / f"stage{number + 1}", notes)
+
+    train(build, args.seed, start=start, after_stage=keep)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from circuittest.zoo.heads import _looks, attention_scores, zeroed
-from circuittest.zoo.recipe import BUILDS, Schedule, make_model
+from circuittest.zoo.recipe import BUILDS, make_model
 from circuittest.zoo.score import examples, last_logits
 from circuittest.zoo.train import projections
 from circuittest.zoo.vocabulary import make_tokenizer
@@ -16,7 +16,7 @@ from circuittest.zoo.vocabulary import make_tokenizer
 
 @pytest.mark.parametrize("name", ["mha", "gqa"])
 def test_zeroing_a_head_is_zeroing_its_columns_of_the_projection(name: str) -> None:
-    model = make_model(replace(BUILDS[name], layers=2), 0, Schedule()).eval()
+    model = make_model(replace(BUILDS[name], layers=2), 0).eval()
     rows = [[1, 9, 20, 31], [1, 7, 8], [1, 40, 41, 42]]
     plain = last_logits(model, rows)
     with zeroed(projections(model)[1], 3, 8):
@@ -29,7 +29,7 @@ def test_zeroing_a_head_is_zeroing_its_columns_of_the_projection(name: str) -> N
 
 
 def test_rows_of_all_lengths_come_back_in_order() -> None:
-    model = make_model(replace(BUILDS["gqa"], layers=1), 0, Schedule()).eval()
+    model = make_model(replace(BUILDS["gqa"], layers=1), 0).eval()
     rows = [[1, 5, 6], [1, 5], [1, 9, 9], [1]]
     together = last_logits(model, rows)
     for row, logits in zip(rows, together, strict=True):
@@ -50,7 +50,7 @@ def test_where_heads_look() -> None:
 
 
 def test_attention_scores_are_attention() -> None:
-    model = make_model(replace(BUILDS["mha"], layers=1), 0, Schedule())
+    model = make_model(replace(BUILDS["mha"], layers=1), 0)
     before = model.config._attn_implementation
     scores = attention_scores(model, make_tokenizer(), n=3)
     assert model.config._attn_implementation == before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import replace
 from itertools import islice
@@ -14,15 +15,29 @@ from transformers import AutoTokenizer
 from circuittest.tasks import get_task, list_tasks
 from circuittest.zoo.data import Source
 from circuittest.zoo.penalty import HeadSparsity, effective_heads, predicts_answer
-from circuittest.zoo.recipe import BUILDS, MIXTURE, VARIANTS, Schedule, make_model, penalty_weight, shares
+from circuittest.zoo.recipe import (
+    BUILDS,
+    CONSOLIDATE,
+    LEARN,
+    MIXTURE,
+    VARIANTS,
+    Build,
+    Schedule,
+    make_model,
+    penalty_weight,
+    shares,
+)
 from circuittest.zoo.train import learning_rate, projections, save, train
 from circuittest.zoo.vocabulary import BOS, PAD, make_tokenizer, pieces, vocabulary
 
-SMALL = Schedule(steps=4, batch=6, penalty_from=0.0, penalty_full=0.1)
+SMALL = Schedule(steps=3, batch=6, penalty_from=0.0, penalty_full=0.1)
 
 
-def tiny(name: str) -> object:
-    return replace(BUILDS[name], layers=1, width=32, heads=4, kv_heads=min(4, BUILDS[name].kv_heads), mlp=32)
+def tiny(name: str) -> Build:
+    kv_heads = min(4, BUILDS[name].kv_heads)
+    return replace(
+        BUILDS[name], layers=1, width=32, heads=4, kv_heads=kv_heads, mlp=32, stages=(SMALL, SMALL)
+    )
 
 
 def test_tokenizer_splits_words_digit_pairs_and_punctuation() -> None:
@@ -53,7 +68,7 @@ def test_every_sentence_of_every_task_is_in_the_vocabulary(name: str) -> None:
 @pytest.mark.parametrize("name", ["mha", "gqa"])
 def test_a_saved_tokenizer_comes_back_the_same(name: str, tmp_path: Path) -> None:
     """AutoTokenizer replaces the tokenizer of some model types (Qwen2) by that type's own; ours must survive."""
-    save(make_model(tiny(name), 0, SMALL), tmp_path, {})
+    save(make_model(tiny(name), 0), tmp_path, {})
     loaded = AutoTokenizer.from_pretrained(tmp_path)
     text = "Today Mary was late in 1732, isn't it? A: red 5 + 12 ="
     assert loaded(text)["input_ids"] == make_tokenizer()(text)["input_ids"]
@@ -76,7 +91,7 @@ def test_effective_heads_counts_heads() -> None:
 
 
 def test_sparsity_listens_only_while_active_and_training() -> None:
-    model = make_model(tiny("mha"), 0, SMALL)
+    model = make_model(tiny("mha"), 0)
     sparsity = HeadSparsity(projections(model), 4)
     ids = torch.tensor([[1, 5, 6, 7]])
     mask = torch.ones(1, 4)
@@ -91,10 +106,12 @@ def test_sparsity_listens_only_while_active_and_training() -> None:
 
 
 def test_schedules() -> None:
-    schedule = Schedule()
-    assert penalty_weight(0.44, 0.04, schedule) == 0
-    assert penalty_weight(0.55, 0.04, schedule) == pytest.approx(0.02)
+    schedule = Schedule(penalty_from=0.4, penalty_full=0.6)
+    assert penalty_weight(0.39, 0.04, schedule) == 0
+    assert penalty_weight(0.5, 0.04, schedule) == pytest.approx(0.02)
     assert penalty_weight(0.9, 0.04, schedule) == 0.04
+    assert penalty_weight(0.999, 0.04, LEARN) == 0, "the first stage has no penalty"
+    assert penalty_weight(0.999, 0.04, CONSOLIDATE) == 0.04
     assert shares(0.1, schedule)["induction"] == 2 * shares(0.2, schedule)["induction"]
     assert set(MIXTURE) == set(list_tasks()[:9])
     assert learning_rate(0, schedule) == pytest.approx(schedule.lr / schedule.warm_up)
@@ -140,14 +157,24 @@ def test_answers_of_texts_are_where_they_say() -> None:
 
 @pytest.mark.parametrize("name", ["mha", "gqa"])
 def test_training_is_a_function_of_the_seed(name: str) -> None:
-    first, second, other = (train(tiny(name), seed, SMALL) for seed in (0, 0, 1))
+    first, second, other = (train(tiny(name), seed) for seed in (0, 0, 1))
     for a, b in zip(first.parameters(), second.parameters(), strict=True):
         assert torch.equal(a, b)
     assert any(not torch.equal(a, b) for a, b in zip(first.parameters(), other.parameters(), strict=True))
     assert all(math.isfinite(float(p.sum().detach())) for p in first.parameters())
 
 
+def test_the_last_stage_can_be_run_from_a_saved_first_one() -> None:
+    build = tiny("mha")
+    kept = {}
+    whole = train(build, 0, after_stage=lambda number, model: kept.update({number: copy.deepcopy(model)}))
+    again = train(build, 0, start=kept[0])
+    for a, b in zip(whole.parameters(), again.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
 def test_builds_differ_as_they_should() -> None:
     assert replace(BUILDS["gqa"], name="gqa-mha", kv_heads=8) == BUILDS["gqa-mha"]
-    assert replace(BUILDS["mha"], name="redundant", penalty=0.0) == BUILDS["redundant"]
+    first = replace(BUILDS["mha"], name="redundant", penalty=0.0, stages=BUILDS["mha"].stages[:1])
+    assert first == BUILDS["redundant"]
     assert set(VARIANTS) <= set(MIXTURE)
