@@ -247,6 +247,16 @@ def necessity_of_templates(count: int, mean: float, catastrophic: float) -> Case
     return Case("necessity, templates", population, sets.truth, draw)
 
 
+def necessity_of_contrary_examples(n: int, share: float) -> Case:
+    """Necessity where all controls break some examples and the circuit does not; all sets are enumerated."""
+
+    def draw(rng: Rng, seed: int) -> Inference:
+        other = _hits(rng, n, share)
+        return NecessityInference(np.ones(n), other, 1 - other[None], enumerated=True, draws=DRAWS, seed=seed)
+
+    return Case("necessity, contrary examples", f"{100 * share:g} % contrary, n = {n}", 1 - 2 * share, draw)
+
+
 def ratio(n: int, shape: str) -> Case:
     """Sufficiency: a ratio of two graded means over the same examples."""
     _, values = SHAPES[shape]
@@ -293,6 +303,8 @@ def all_cases() -> Iterator[Case]:
         ((45, 2, 40), (100, 5, 40), (100, 5, 20), (400, 20, 40), (40, 2, 40)), (50, 200)
     ):
         yield necessity_of_few_sets(total, bad, count, n)
+    for n, share in ((20, 0.1), (20, 0.16), (200, 0.01), (200, 0.018)):
+        yield necessity_of_contrary_examples(n, share)
     for n, shape in product(sizes, ("normal", "exponential")):
         yield ratio(n, shape)
     for n, count, gamma in product(sizes, (20, 40), (0.5, 4.0)):

@@ -92,7 +92,7 @@ class GradedNecessityInference(_Ratio):
             return None
         means = self._controls.sum(axis=0) / self.n
         sets = _beyond(means) or (float(means[0]), float(means[0]))
-        low, high = (Unseen(k * self._sizes, q, 0.0) for k, q in zip(sets, examples, strict=True))
+        low, high = (Unseen(k * self._sizes, q, (0.0,)) for k, q in zip(sets, examples, strict=True))
         return low, high
 
 
@@ -141,7 +141,7 @@ class RatioInference(_Ratio):
         residuals = self._controls[:, 0] - self.value * self._below
         examples = _beyond(residuals / self._sizes) or self._all_or_nothing()
         nothing = np.zeros_like(self._sizes)
-        return Unseen(nothing, examples[0], 0.0), Unseen(nothing, examples[1], 0.0)
+        return Unseen(nothing, examples[0], (0.0,)), Unseen(nothing, examples[1], (0.0,))
 
 
 def _beyond(values: Floats) -> tuple[float, float] | None:

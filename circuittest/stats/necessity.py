@@ -8,12 +8,13 @@ contain none of them in 13 % of all cases. So each bound of the two-way bootstra
 gets one more set and one more example in a bad place (Learned-Miller & Thomas 2019, arXiv 1905.06208; see
 `circuittest.stats.mean`):
 
-    low  = (sum w_i v_r c_ri - sum w_i s_i - w_{n+1}) / sum w_i b_i
+    low  = (sum w_i v_r c_ri - sum w_i s_i - w_{n+1}) / (sum w_i b_i + d w_{n+1}), d = 0 or 1, whichever is lower
     high = (sum w_i v_r c_ri + v_{R+1} sum w_i b_i - sum w_i s_i + w_{n+1}) / (sum w_i b_i + w_{n+1})
 
-that is, for the lower bound a set that makes every example wrong (v_{R+1} times 0) and an example that takes
-1 from the numerator; for the upper bound a set that harms nothing and an example with base right, controls
-right, circuit wrong. With identical controls the set dimension then has the exact binomial bound for R of R.
+that is, for the lower bound, on which support rests, the worst there can be: a set that makes every example wrong
+(v_{R+1} times 0) and an example that every control breaks and the circuit does not. For the upper bound a set that
+harms nothing and an example with base right, controls right, circuit wrong; this is the worst as long as no control
+repairs what the base gets wrong. With identical controls the set dimension has the exact binomial bound for R of R.
 
 The price is width: unless all sets are enumerated, the lower bound stays about 3.7/R of the controls' accuracy
 below the value, and coverage is mostly above 98 % (benchmarks/statistics/coverage.py).
@@ -81,7 +82,7 @@ class NecessityInference(TwoWayInference):
         self.method = f"two-way Dirichlet weights with worst-case pseudo-observations, {self.sampling()}"
 
     def _unseen(self) -> tuple[Unseen, Unseen]:
-        return Unseen(np.zeros_like(self._below), -1.0, 0.0), Unseen(self._below, 1.0, 1.0)
+        return Unseen(np.zeros_like(self._below), -1.0, (0.0, 1.0)), Unseen(self._below, 1.0, (1.0,))
 
     def denominator_interval(self, confidence: float = 0.95) -> tuple[float, float]:
         """Exact interval of acc(empty), the ratio's denominator (outcomes rounded to whole successes)."""

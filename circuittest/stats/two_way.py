@@ -49,13 +49,13 @@ class Unseen:
     ----------
     outcome:
         k: what the pseudo-set leaves, [clusters], summed over the examples of each.
-    numerator, denominator:
-        q and d: what the pseudo-example adds.
+    numerator, denominators:
+        q and d: what the pseudo-example adds. Of several d the one counts that moves the bound farther out.
     """
 
     outcome: Floats
     numerator: float
-    denominator: float
+    denominators: tuple[float, ...]
 
 
 class TwoWayInference(DrawnInference):
@@ -167,10 +167,12 @@ class TwoWayInference(DrawnInference):
             drawn = np.einsum("br,br->b", v[:, :-1], seen[:, 4:]) - seen[:, 1]
             for side, bound in enumerate(unseen):
                 numerator = drawn + v[:, -1] * seen[:, 2 + side] + pseudo * bound.numerator
-                denominator = seen[:, 0] + pseudo * bound.denominator
-                # a denominator that may be nothing bounds nothing
-                open_end = np.full(rows, (-math.inf, math.inf)[side])
-                ends[side].append(np.divide(numerator, denominator, out=open_end, where=denominator > 0.0))
+                farthest = (np.minimum, np.maximum)[side]
+                reached = [
+                    _divide(numerator, seen[:, 0] + pseudo * extra, (-math.inf, math.inf)[side])
+                    for extra in bound.denominators
+                ]
+                ends[side].append(farthest.reduce(reached))
         return np.concatenate(ends[0]), np.concatenate(ends[1])
 
     def _set_weights(self, sets: bool) -> Floats:
@@ -236,6 +238,13 @@ class TwoWayInference(DrawnInference):
         low, high = (np.sort(draw) for draw in self._two_way(examples=examples, sets=sets))
         rank = max(1, math.floor(0.025 * (self._draws + 1) + 1e-9))
         return max(0.0, self.value - float(low[rank - 1]) if lower else float(high[-rank]) - self.value)
+
+
+def _divide(numerator: Floats, denominator: Floats, otherwise: float) -> Floats:
+    """The ratio; a denominator that may be nothing bounds nothing."""
+    out: Floats = np.full(numerator.shape, otherwise)
+    np.divide(numerator, denominator, out=out, where=denominator > 0.0)
+    return out
 
 
 def _error(values: Floats, count: int) -> float:

@@ -145,6 +145,16 @@ def test_necessity_with_few_sets(total: int, bad: int) -> None:
     covers(float(population.mean()) - 0.1, draw)
 
 
+@pytest.mark.parametrize(("n", "share"), [(20, 0.1), (20, 0.16), (100, 0.02), (100, 0.035)])
+def test_necessity_where_some_examples_go_the_other_way(n: int, share: float) -> None:
+    # every control breaks these examples and the circuit does not; the sample may hold none of them
+    def draw(rng: Rng, seed: int) -> Inference:
+        other = (rng.random(n) < share) * 1.0
+        return NecessityInference(np.ones(n), other, 1 - other[None], enumerated=True, draws=DRAWS, seed=seed)
+
+    covers(1 - 2 * share, draw)
+
+
 def test_graded_necessity_and_ratios() -> None:
     def graded(rng: Rng, seed: int) -> Inference:
         base = 3 + rng.normal(size=40)

@@ -36,8 +36,8 @@ def test_perfect_tables_have_width() -> None:
     # no control set was harmful: up to 1 - 0.025^(1/40) = 8.8 % of the population may be
     assert 0.88 < low < 1 - (1 - 0.025 ** (1 / count)) + 0.003
     enumerated = NecessityInference(np.ones(n), np.zeros(n), np.ones((count, n)), enumerated=True)
-    # one pseudo-example: 1 - w_0 / sum of n weights, whose quantile is known
-    assert enumerated.interval()[0] == pytest.approx(1 - (0.025 ** (-1 / n) - 1), abs=0.002)
+    # one pseudo-example of weight Beta(1, n) that turns +1 into -1
+    assert enumerated.interval()[0] == pytest.approx(1 - 2 * (1 - 0.025 ** (1 / n)), abs=0.003)
 
 
 def test_no_effect_has_width_on_both_sides() -> None:
