@@ -155,17 +155,19 @@ class Proof:
             if layer not in self.ledger.gains:
                 self.ledger.gains[layer] = float(matrix.norm(dim=0).max())
             scale = after.to(dtype).norm(dim=1) * self.ledger.gains[layer] + expected.abs().amax(1)
+            linear = lambda lost: lost.to(dtype) @ matrix
         else:
             expected = module.forward(after).to(dtype)
             scale = expected.norm(dim=1)
+            linear = lambda lost: (module.forward(lost) - module.forward(torch.zeros_like(lost))).to(dtype)
         error = (out.to(dtype) - expected).abs().amax(1)
         wrong = (error > 16 * torch.finfo(self.model.dtype).eps * scale).nonzero().flatten().tolist()
         if wrong:
             unit = units[wrong[0]][1]
-            lost = after[wrong[:1]].to(dtype).zero_()
-            lost.unflatten(1, (self.model.layout.n_heads, -1))[:, unit.index or 0] = z[wrong[0]].to(dtype)
-            write = module.forward(lost.to(self.model.dtype)) - module.forward(torch.zeros_like(after[:1]))
-            left = (out[wrong[0]].to(dtype) - expected[wrong[0]]) @ write[0].to(dtype) / write.pow(2).sum()
+            lost = torch.zeros_like(after[0]).unflatten(0, (self.model.layout.n_heads, -1))
+            lost[unit.index or 0] = z[wrong[0]]
+            write = linear(lost.flatten())
+            left = (out[wrong[0]].to(dtype) - expected[wrong[0]]) @ write / write.pow(2).sum()
             raise InterventionError(
                 f"{unit} was not ablated",
                 f"the projection did not use its ablated input: {float(left):.2f} of the unit's write is left",
