@@ -17,7 +17,7 @@ from circuittest.models.hooks import on_input, on_output
 from circuittest.models.loaded import LoadedModel, weight_in_out
 from circuittest.units import Edge, Unit
 
-EPSILON = 1e-4
+EPSILON = 1e-5
 Change = Callable[[float], "list[tuple[nn.Module, str, Callable[[Tensor], Tensor | None]]]"]
 
 
