@@ -101,7 +101,11 @@ class Adapter:
                 f"the adapter for {', '.join(self.model_types)} is inconsistent",
                 "it needs either q, k and v, or qkv and fused",
             )
-
+        if self.qkv is not None and (self.q_norm or self.k_norm):
+            raise UsageError(
+                f"the adapter for {', '.join(self.model_types)} is inconsistent",
+                "norms over all heads' queries or keys are known behind separate projections only",
+            )
         if self.residual_inside and self.mlp_out is None:
             raise UsageError(
                 f"the adapter for {', '.join(self.model_types)} is inconsistent",

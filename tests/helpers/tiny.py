@@ -245,7 +245,8 @@ def build(
     randomise(module, seed)
     module = module.to(dtype).eval()
     if dtype == torch.float64:
-        module.set_experts_implementation("eager")  # the fused experts have no float64
+        if any(type(part).__name__.endswith("Experts") for part in module.modules()):
+            module.set_experts_implementation("eager")  # the fused experts have no float64
         _exact_norms(module)
     return module
 

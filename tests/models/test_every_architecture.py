@@ -215,6 +215,8 @@ def test_a_residual_inside_the_modules_must_be_said() -> None:
         assert (check.name, check.passed) == ("inputs", False)
     with pytest.raises(UsageError, match="mlp_out must name"):
         replace(model.adapter, mlp_out=None)
+    with pytest.raises(UsageError, match="separate projections only"):
+        replace(model.adapter, q_norm="self_attention.dense")
 
 
 @pytest.mark.parametrize(
