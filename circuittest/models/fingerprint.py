@@ -55,7 +55,16 @@ def _content(tensor: Tensor) -> bytes:
 
 
 def _config(config: Any) -> str:
-    # Only what differs from the architecture's defaults, so that a new field in transformers changes nothing.
-    values = config.to_diff_dict() if hasattr(config, "to_diff_dict") else {}
-    relevant = {key: value for key, value in values.items() if key not in _IRRELEVANT and value is not None}
+    """What differs from the architecture's defaults, so that a new field in transformers changes nothing."""
+    if not hasattr(config, "to_dict"):
+        return ""
+    try:
+        defaults = type(config)().to_dict()
+    except Exception:  # a configuration class of the user's own may need arguments
+        defaults = {}
+    relevant = {
+        key: value
+        for key, value in config.to_dict().items()
+        if key == "model_type" or not (key in _IRRELEVANT or "drop" in key or value == defaults.get(key))
+    }
     return json.dumps(relevant, sort_keys=True, default=str)
