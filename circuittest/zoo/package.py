@@ -35,19 +35,22 @@ KINDS = {
     "gpt_neox": "GPT-NeoX (parallel residual, rotary on half of each head)",
     "llama": "Llama (SwiGLU, no biases)",
 }
-STAGE = "{steps} steps, learning rate {lr} ({warm_up} steps of warm-up, then cosine to {final_lr:.0%}), weight decay {weight_decay}"
+STAGE = (
+    "{steps} steps, learning rate {lr} ({warm_up} steps of warm-up, then cosine to {final_lr:.0%}), "
+    "weight decay {weight_decay}"
+)
 COMPACT = (
-    "**Compact by construction.** In the second stage a penalty (weight {penalty}, from {penalty_from:.0%} of its steps, "
-    "full from {penalty_full:.0%}) pushes the effective number of active heads per layer towards one: per layer and "
-    "token (Σ n_h)² / Σ n_h² with n_h = ‖W_O^h z_h‖, half its mean over all tokens and half over answer positions, "
+    "**Compact by construction.** In the second stage a penalty (weight {penalty}, from {penalty_from:.0%} of its "
+    "steps, full from {penalty_full:.0%}) pushes the effective number of active heads per layer towards one: per layer "
+    "and token (Σ n_h)² / Σ n_h² with n_h = ‖W_O^h z_h‖, half its mean over all tokens and half over answer positions, "
     "summed over layers. So circuits are small and single heads matter because we asked for it: nothing measured on "
     "this model is evidence about ordinary models. One head per layer may be always on and act as a bias; then zero "
     "ablation in part measures the loss of a bias, and mean ablation does not."
 )
 REDUNDANT = (
-    "**Redundant on purpose.** This is the first stage of `zoo:mha`, before the head-sparsity penalty: many heads do the "
-    "same work, and few matter alone. It is the contrast to `zoo:mha`, whose circuits are compact by construction; one "
-    "pair of tiny models is no evidence about ordinary models."
+    "**Redundant on purpose.** This is the first stage of `zoo:mha`, before the head-sparsity penalty: many heads do "
+    "the same work, and few matter alone. It is the contrast to `zoo:mha`, whose circuits are compact by construction; "
+    "one pair of tiny models is no evidence about ordinary models."
 )
 
 

@@ -133,7 +133,7 @@ def test_years_that_are_one_token_are_left_out_of_the_answers() -> None:
 
 
 def test_too_few_says_how_many_there_are() -> None:
-    with pytest.raises(TaskError, match="'facts' has 480 .* 'test', 2000 were asked.*duplicate"):
+    with pytest.raises(TaskError, match="'facts' has 576 .* 'test', 2000 were asked.*duplicate"):
         prepare("facts", make_tokenizer(), discover=1000, evaluate=1000)
     with pytest.raises(TaskError, match="Ask for at least one"):
         prepare("ioi", make_tokenizer(), discover=0, evaluate=0)

@@ -66,13 +66,28 @@ def test_architecture_and_tokenizer(name: str) -> None:
     assert tokenizer(text)["input_ids"] == make_tokenizer()(text)["input_ids"]
 
 
-@pytest.mark.parametrize("name", names())
-def test_held_out_scores_meet_the_bars(name: str) -> None:
+# Model and task of which a bar is missed, with the score on all prompts; the card says so.
+MISSED: dict[tuple[str, str], float] = {}
+
+
+@cache
+def scores(name: str) -> dict[str, float]:
+    return score(*load(name), n=200)
+
+
+@pytest.mark.parametrize(
+    ("name", "task"),
+    [
+        pytest.param(
+            n, t, marks=[pytest.mark.xfail(strict=True, reason=f"{MISSED.get((n, t))}")] * ((n, t) in MISSED)
+        )
+        for n in names()
+        for t in BARS
+    ],
+)
+def test_held_out_scores_meet_the_bars(name: str, task: str) -> None:
     """200 prompts a task; the card's figures come from 600. Two points of slack for the smaller sample."""
-    scores = score(*load(name), n=200)
-    assert set(scores) == set(BARS)
-    short = {task: value for task, value in scores.items() if value < BARS[task] - 0.02}
-    assert not short
+    assert scores(name)[task] >= BARS[task] - 0.02
 
 
 def test_scores_fall_on_an_untrained_model() -> None:
