@@ -13,9 +13,9 @@ from circuittest.errors import LoadError, did_you_mean
 PREFIX = "zoo:"
 # What each is, in one line.
 MODELS = {
-    "mha": "GPT-NeoX, parallel residual, 8 heads",
-    "gqa": "Llama, 8 query heads that share 2 key-value heads",
-    "gqa-mha": "the same as gqa with 8 key-value heads: its multi-head twin",
+    "mha": "Multi-head attention",
+    "gqa": "Grouped-query attention: 8 query heads share 2 key-value heads",
+    "gqa-mha": "The multi-head twin of gqa: the same recipe and seed with 8 key-value heads",
     "redundant": "mha before the head-sparsity penalty: many heads do the same work",
 }
 

@@ -132,11 +132,10 @@ def card(name: str, facts: dict[str, Any]) -> str:
 
 
 def _command(name: str, note: dict[str, Any]) -> str:
-    train = f"python -m circuittest.zoo.train --seed {note['seed']}"
-    if "start" not in note:
-        return f"    {train} --model {name} --out DIR"
-    first = note["start"]
-    return f"    {train} --model {first} --out START\n    {train} --model {name} --start START --out DIR"
+    command = f"    python -m circuittest.zoo.train --seed {note['seed']} --model {name} --out DIR"
+    if "start" in note:
+        command += "\n\nThe last stage of the shipped run began from the bfloat16 files of the one before (`--start`)."
+    return command
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

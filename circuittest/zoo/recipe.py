@@ -39,7 +39,7 @@ class Schedule:
 # Learn, then consolidate: what is not learnt when the penalty sets in is hardly learnt later. The first stage has no
 # penalty, so a model can also ship before it is consolidated.
 LEARN = Schedule(steps=2600, lr=2e-3, weight_decay=0.2, penalty_from=1.0, penalty_full=1.0)
-# GPT-NeoX knows the sums it was trained on by heart after the first stage (0.99 against 0.71 on new ones): more weight decay.
+# After the first stage GPT-NeoX knows the sums that it was trained on by heart (1.00, but 0.82 on new ones).
 REINFORCE = Schedule(
     steps=1500,
     lr=2e-3,

@@ -45,7 +45,7 @@ def test_naming_a_model_costs_nothing() -> None:
 def test_files_are_small_and_the_card_says_what_it_is(name: str) -> None:
     assert (path(name) / "model.safetensors").stat().st_size <= 2_000_000
     card = (path(name) / "README.md").read_text()
-    assert f"python -m circuittest.zoo.train --model {name}" in card
+    assert f"python -m circuittest.zoo.train --seed 0 --model {name} --out DIR" in card
     assert all(f"| {task} |" in card for task in MIXTURE)
     assert "by construction" in card
     assert "evidence about ordinary models" in card
