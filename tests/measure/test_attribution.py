@@ -71,11 +71,12 @@ def test_float32_is_close_to_float64(architecture: str) -> None:
     np.testing.assert_allclose(found, exact, rtol=2e-3, atol=2e-4 * float(exact.max()))
 
 
-def test_low_precision_accumulates_in_float32() -> None:
+@pytest.mark.parametrize("unit_score", ["edge-abs-sum", "node"])
+def test_low_precision_accumulates_in_float32(unit_score: str) -> None:
     items = random_items(4)
     model = model_of("llama", torch.bfloat16)
-    table = attribute(model, items, metric="log_prob")
-    exact = attribute(model_of("llama"), items, metric="log_prob").values
+    table = attribute(model, items, metric="log_prob", unit_score=unit_score)
+    exact = attribute(model_of("llama"), items, metric="log_prob", unit_score=unit_score).values
     assert table.values.dtype == np.float32
     assert table.choices["dtype"] == "bfloat16"
     assert np.corrcoef(table.values.ravel(), exact.ravel())[0, 1] > 0.95

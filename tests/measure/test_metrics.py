@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -79,6 +80,28 @@ def test_metrics_by_hand(architecture: str, logit_bytes: int, monkeypatch: pytes
         for name, values in measured.items():
             assert float(values[i]) == pytest.approx(by_hand[name], abs=1e-12), name
     assert set(measured) == {"argmax", "candidates", "log_prob", "logit_diff", "prob_diff"}
+
+
+def test_any_answer_may_be_the_most_likely_token_and_padding_is_none() -> None:
+    model = tiny.build_loaded("gpt2", dtype=torch.float64)
+    items = random_items(2, (7,))
+    full, rows = plain_logits(model, items)
+    best = full.argmax(1).tolist()
+    wrong = next(token for token in range(3, 40) if token not in best)
+    first = [
+        replace(items[0], answer_ids=(wrong, best[0]), foil_ids=()),
+        replace(items[1], answer_ids=(wrong,), foil_ids=()),
+    ]
+    assert outcomes(model, rows, Targets.of(first, model.device))["argmax"].tolist() == [1.0, 0.0]
+    with torch.no_grad():  # token 0, with which id lists are padded, becomes the most likely
+        model.module.get_input_embeddings().weight[0] = 20 * rows[1] / rows[1].norm()
+    padded = [
+        replace(items[0], answer_ids=(1, 2), foil_ids=()),
+        replace(items[1], answer_ids=(1,), foil_ids=()),
+    ]
+    full, rows = plain_logits(model, items)
+    assert int(full[1].argmax()) == 0
+    assert float(outcomes(model, rows, Targets.of(padded, model.device))["argmax"][1]) == 0.0
 
 
 def test_a_tie_of_candidates_is_wrong() -> None:
