@@ -208,7 +208,7 @@ RELATIVES: dict[str, Callable[..., nn.Module]] = {
         head_dim=6,
         num_experts=4,
         num_experts_per_tok=2,
-        moe_intermediate_size=12,
+        moe_intermediate_size=16,
         mlp_only_layers=[1],  # a plain MLP between two mixtures
     ),
     "gpt_oss": _like_llama(GptOssConfig, head_dim=6, sliding_window=4, **_MIXTURE),
