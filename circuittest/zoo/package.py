@@ -118,6 +118,7 @@ def card(name: str, facts: dict[str, Any]) -> str:
         construction=COMPACT.format(penalty=build.penalty, **stages[-1]) if build.penalty else REDUNDANT,
         chosen=several if len(notes) > 1 else "the only seed trained",
         scores=_table(["task", *heads], [[t, *(f"{n['scores'][t]:.3f}" for n in notes)] for t in MIXTURE]),
+        missed=_missed(shipped["scores"]),
         ablations=_table(["task", "heads"], [[t, _top(drops)] for t, drops in facts["drops"].items()]),
         attention=_table(
             ["from – to", "heads"], [[k, _top(values)] for k, values in facts["attention"].items()]
@@ -136,6 +137,13 @@ def _command(name: str, note: dict[str, Any]) -> str:
     if "start" in note:
         command += "\n\nThe last stage of the shipped run began from the bfloat16 files of the one before (`--start`)."
     return command
+
+
+def _missed(scores: dict[str, float]) -> str:
+    below = [f"{task} ({scores[task]:.3f}, bar {bar})" for task, bar in BARS.items() if scores[task] < bar]
+    if not below:
+        return f"Every task meets its bar ({BARS['ioi']}; `greater_than` {BARS['greater_than']})."
+    return f"**Below its bar: {', '.join(below)}.** The task works, but the model fails on many new examples of it."
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
