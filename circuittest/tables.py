@@ -72,14 +72,19 @@ class ScoreTable:
 
     def save(self, path: str | Path) -> None:
         """Write a safetensors file; ids, examples and choices are in its metadata."""
-        from safetensors.numpy import save_file
+        from safetensors.numpy import save
 
         meta = {
             "members": json.dumps([str(m) for m in self.members]),
             "examples": json.dumps(list(self.examples)),
             "choices": json.dumps(dict(self.choices), sort_keys=True),
         }
-        save_file({"values": np.ascontiguousarray(self.values)}, str(path), metadata=meta)
+        raw = save({"values": np.ascontiguousarray(self.values)}, metadata=meta)
+        # safetensors writes metadata in an order that changes from run to run; sorted, equal tables are equal bytes.
+        end = 8 + int.from_bytes(raw[:8], "little")
+        header = json.dumps(json.loads(raw[8:end]), sort_keys=True, separators=(",", ":")).encode()
+        header += b" " * (-len(header) % 8)
+        Path(path).write_bytes(len(header).to_bytes(8, "little") + header + raw[end:])
 
     @classmethod
     def load(cls, path: str | Path) -> ScoreTable:

@@ -63,6 +63,16 @@ def test_file_round_trip(tmp_path_factory: pytest.TempPathFactory, scores: Score
     assert again.values.dtype == np.float32
 
 
+def test_equal_tables_are_equal_bytes(tmp_path: Path) -> None:
+    """safetensors writes its metadata in an order of its own, another in each call."""
+    scores = table([[1, 2], [3, 4]])
+    written = set()
+    for _ in range(20):
+        scores.save(tmp_path / "scores.safetensors")
+        written.add((tmp_path / "scores.safetensors").read_bytes())
+    assert len(written) == 1
+
+
 def test_shape_order_and_repeats_are_checked() -> None:
     with pytest.raises(TableError, match=r"shape \(2, 3\): 2 examples and 2 members"):
         table(np.zeros((2, 3)))
