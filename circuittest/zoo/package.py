@@ -143,7 +143,8 @@ def _missed(scores: dict[str, float]) -> str:
     below = [f"{task} ({scores[task]:.3f}, bar {bar})" for task, bar in BARS.items() if scores[task] < bar]
     if not below:
         return f"Every task meets its bar ({BARS['ioi']}; `greater_than` {BARS['greater_than']})."
-    return f"**Below its bar: {', '.join(below)}.** The task works, but the model fails on many new examples of it."
+    advice = "Such a task it gets wrong on many new examples; the competence gate may refuse claims about it."
+    return f"**Below its bar: {', '.join(below)}.** {advice}"
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
