@@ -101,8 +101,19 @@ def request(
     replaced = chosen.replacements.apply(model) if model else chosen.replacements.one
     if replaced == model and folder is not None and model.startswith(("./", "../")):
         replaced = str(folder / model)
-    made = LabRequest(replaced or model, task, tuple(sorted(options.items())))
+    # A default that is written out asks for the same lab as one that is not.
+    defaults = _defaults()
+    told = {key: value for key, value in options.items() if key not in defaults or value != defaults[key]}
+    made = LabRequest(replaced or model, task, tuple(sorted(told.items())))
     return chosen.requests.setdefault(made, made)
+
+
+def _defaults() -> dict[str, Any]:
+    from inspect import signature
+
+    from circuittest.lab import Lab
+
+    return {name: one.default for name, one in signature(Lab).parameters.items()}
 
 
 def _uses_our_lab(metafunc: pytest.Metafunc) -> bool:

@@ -19,8 +19,10 @@ COUNTS = {"necessity": 150, "reuse": 10, "coverage": 65}
 
 
 class Lab:
-    def __init__(self, model: Any, task: Any, *, name: str | None = None, **options: Any) -> None:
-        self.model, self.task, self.name, self.options = model, task, name, options
+    def __init__(
+        self, model: Any, task: Any, *, name: str | None = None, headroom: float = 0.2, **options: Any
+    ) -> None:
+        self.model, self.task, self.name, self.headroom, self.options = model, task, name, headroom, options
         self.layout = Layout(6, 8, 2)
 
     def shared(self, **options: Any) -> Circuit:

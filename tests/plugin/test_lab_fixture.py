@@ -35,6 +35,10 @@ def test_other_task(lab):
     assert suite.loads == ["zoo:gqa auto float32", "zoo:mha auto float32"]
 
 
+@pytest.mark.skipif(
+    pytest.version_tuple < (9, 1),
+    reason="pytest before 9.1 groups by a parameter's position, not by its value",
+)
 def test_tests_are_grouped_by_lab(suite):
     suite.test(
         """
@@ -48,6 +52,23 @@ def test_2(lab): pass
     result = suite.run("-v")
     lines = [line.split()[0].partition("::")[2] for line in result.outlines if "PASSED" in line]
     assert lines == ["test_1[a-ioi]", "test_2[a-ioi]", "test_1[b-ioi]", "test_2[b-ioi]"]
+
+
+def test_defaults_written_out_ask_for_the_same_lab(suite):
+    suite.test(
+        """
+labs = []
+
+@pytest.mark.circuit(model="zoo:gqa", task="ioi", headroom=0.2)
+def test_explicit(lab): labs.append(lab)
+
+@pytest.mark.circuit(model="zoo:gqa", task="ioi")
+def test_implicit(lab):
+    labs.append(lab)
+    assert labs[0] is labs[-1]
+"""
+    )
+    suite.run().assert_outcomes(passed=2)
 
 
 def test_nearest_marker_wins(suite):
