@@ -31,7 +31,8 @@ def test_planted_circuit_is_wholly_necessary() -> None:
     assert details["population"] == 46 * 45 // 2
     assert found.value == 1.0
     assert found.interval is not None
-    assert found.interval[0] > 0.75  # conservative at R = 20: a control that was not drawn might destroy everything
+    # Conservative at R = 20: a control that was not drawn might destroy everything.
+    assert found.interval[0] > 0.75
     assert found >= 0.5
     assert len(details["controls"]) == found.n_controls == 20
     assert not any(set(units) & {"L1.H2", "L3.H4"} for units in details["controls"])

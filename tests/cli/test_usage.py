@@ -78,7 +78,7 @@ def test_bad_arguments(capsys: pytest.CaptureFixture[str], words: list[str], mes
             ["tasks", "show", "ioi", "--model", "zoo:gqa", "--discover", "0", "--evaluate", "0"],
             "ask for at least one",
         ),
-        (["tasks", "show", "facts", "--model", "zoo:gqa", "--discover", "99999"], "99999"),
+        (["tasks", "show", "facts", "--model", "zoo:gqa", "--discover", "99999"], "100199 were asked"),
         (["check", "nowhere.circuit.yaml"], "circuittest check: there is no spec nowhere.circuit.yaml"),
     ],
 )
