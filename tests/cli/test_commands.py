@@ -124,7 +124,7 @@ def test_tasks_show(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ("min: 0.01", "above: -0.5", 0),
         ("max: 0.01", "above: -0.5", 1),
-        ("min: 0.01", "match: kind, min: 2.0", 1),
+        ("min: 0.01", "max: 0.1", 1),
     ],
 )
 def test_check_exit_codes(
