@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -236,15 +237,18 @@ def _first_line(error: Exception) -> str:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """No progress bars and only errors from transformers while a model loads; its settings are put back."""
+    """No progress bars, only errors of transformers, no retries of the hub; all settings are put back."""
     from transformers.utils import logging as theirs
 
-    verbosity, bars = theirs.get_verbosity(), theirs.is_progress_bar_enabled()
+    hub = logging.getLogger("huggingface_hub")
+    verbosity, bars, level = theirs.get_verbosity(), theirs.is_progress_bar_enabled(), hub.level
     theirs.set_verbosity_error()
     theirs.disable_progress_bar()
+    hub.setLevel(logging.ERROR)
     try:
         yield
     finally:
+        hub.setLevel(level)
         theirs.set_verbosity(verbosity)
         if bars:
             theirs.enable_progress_bar()
