@@ -18,6 +18,13 @@ SUMS = tuple(range(28))
 SHOTS = 4
 
 
+def _pool(xs: list[int], few_shot: bool) -> str:
+    if few_shot:
+        # Only thirty pairs have a sum below ten, and no model of ours is trained on this form: most are for testing.
+        return pool_of("addition", "few_shot", *sorted(xs), test=70, dev=15)
+    return pool_of("addition", *sorted(xs), test=10, dev=5)
+
+
 class Addition(Task):
     """Answer: the sum; foils: all other sums. Counterfactual: another value of one operand.
 
@@ -44,11 +51,7 @@ class Addition(Task):
             place = rng.randrange(len(xs))
             most = min(9, 9 - sum(xs) + xs[place]) if few_shot else 9
             values = [x for x in range(most + 1) if x != xs[place]]
-            if (
-                pool_of("addition", *sorted(xs), test=10, dev=5) == pool
-                and values
-                and (sum(xs) < 10 or not few_shot)
-            ):
+            if _pool(xs, few_shot) == pool and values and (sum(xs) < 10 or not few_shot):
                 break
         others = [*xs]
         others[place] = rng.choice(values)
