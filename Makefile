@@ -28,7 +28,7 @@ demo: $(INSTALLED)
 	$(BIN)/python -m pytest example_suites/quickstart
 
 test: $(INSTALLED)
-	$(BIN)/python -m pytest -n $(JOBS) -m "$(QUICK)"
+	$(BIN)/python -m pytest -n $(JOBS) --timeout 600 -m "$(QUICK)"
 
 full: $(INSTALLED)
 	CIRCUITTEST_HYPOTHESIS=full $(BIN)/python -m pytest -n $(JOBS) tests
