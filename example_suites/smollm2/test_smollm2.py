@@ -1,33 +1,48 @@
-"""The claim of ioi.circuit.yaml in Python, and what is known of this model."""
+"""What the specs do not say: a map of the heads, and what happens when MLPs are ranked with the heads."""
 
 import pytest
 
-PREFIX = (
-    "<|endoftext|>"  # the token that separated its training documents; without it the first word is the sink
-)
-
-pytestmark = pytest.mark.circuit(
-    model="smollm2", task="ioi", discover=60, evaluate=100, seed=0, prefix=PREFIX
-)
+PREFIX = "<|endoftext|>"  # it separated the training documents; without it the first word becomes the sink
 
 
-@pytest.fixture(scope="module")
-def circuit(lab):
-    """The heads that nearly all examples share."""
-    return lab.shared(top="20%", at=95, universe="heads")
+class OnTask:
+    """The same questions on every task; the labs are those of the specs."""
+
+    def test_preflight(self, lab):
+        assert lab.layout.describe().startswith(
+            "it has layers L0 to L29, heads H0 to H8 and KV groups KV0 to KV2"
+        )
+        assert all(check.passed for check in lab.model.checks)
+
+    def test_map_of_the_heads(self, lab, capsys):
+        """Mean score of every head over the discovery examples; the shared circuit in brackets."""
+        from circuittest.report.heatmap import heatmap
+
+        circuit = lab.shared(top="5%", at=95, universe="heads")
+        table = lab.scores(universe="heads")
+        means = dict(zip(table.members, table.values.mean(0), strict=True))
+        shown = heatmap(means, circuit=circuit.units)
+        with capsys.disabled():
+            print(f"\n{lab}: {len(circuit)} of {len(means)} heads\n{shown}")
+        assert shown.count("[") >= len(circuit) > 0
+
+    def test_with_mlps_the_controls_may_be_destroyed_too(self, lab):
+        """Of all units the shared ones are an early MLP or two; claims that cannot be judged say so."""
+        found = lab.necessity(lab.shared(top="2%", at=95, universe="all"), controls=20)
+        assert found.details["floor"]["accuracy"] >= 0.8
+        assert found.invalid == "" or "control destroys the model too" in found.invalid
 
 
-def test_the_model_is_the_one_we_know(lab):
-    assert lab.layout.describe().startswith(
-        "it has layers L0 to L29, heads H0 to H8 and KV groups KV0 to KV2"
-    )
-    assert not lab.model.quantised
-    assert all(check.passed for check in lab.model.checks)
+@pytest.mark.circuit(model="smollm2", task="ioi", prefix=PREFIX)
+class TestIOI(OnTask):
+    """Indirect object identification."""
 
 
-def test_the_circuit_is_shared_and_late(lab, circuit):
-    assert 10 <= len(circuit.units) <= 40
-    assert (
-        min(unit.layer for unit in circuit.units) >= 5
-    )  # the heads that move names come after those that read
-    assert lab.reuse(circuit) >= 0.25
+@pytest.mark.circuit(model="smollm2", task="sva", prefix=PREFIX)
+class TestAgreement(OnTask):
+    """Subject–verb agreement."""
+
+
+@pytest.mark.circuit(model="smollm2", task="facts", prefix=PREFIX)
+class TestCapitals(OnTask):
+    """Capitals of countries."""

@@ -57,7 +57,8 @@ def test_the_readme_s_test_and_spec_pass(pytester: pytest.Pytester) -> None:
     (spec,) = blocks("README.md", "yaml")
     pytester.makepyfile(test_readme=test)
     (pytester.path / "ioi.circuit.yaml").write_text(spec, encoding="utf-8")
-    result = pytester.runpytest_inprocess("-p", "no:randomly")
+    # In a process of its own: what an inner run imports is forgotten after it, and torch cannot be loaded twice.
+    result = pytester.runpytest_subprocess("-p", "no:randomly")
     result.assert_outcomes(passed=3)
 
 

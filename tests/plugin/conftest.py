@@ -1,4 +1,8 @@
-"""Inner runs of pytest with fake labs. What they import is imported here first: inner runs forget their modules."""
+"""Inner runs of pytest with fake labs.
+
+What they import is imported here first: a process forgets the modules of an inner run, and neither torch nor numpy
+can be loaded twice.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch  # noqa: F401
+import transformers  # noqa: F401
 
 import circuittest.claims
 import circuittest.report.records

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from circuittest import zoo
+from circuittest import Lab, zoo
 from pytest_circuittest import run_specs
 
 pytestmark = pytest.mark.skipif(
@@ -32,6 +32,13 @@ def test_sva(lab):
     assert lab.reuse(circuit) >= 0.05
     assert lab.necessity(circuit, controls=20) >= -0.5
 """
+
+
+@pytest.fixture(scope="module", autouse=True)
+def everything_imported():
+    """`pytester` forgets what is imported while it is in use, and parts of torch cannot be loaded twice."""
+    lab = Lab("zoo:gqa", "ioi", discover=4, evaluate=4)
+    lab.outcomes([lab.shared(at=50).units])
 
 
 @pytest.fixture(autouse=True)
