@@ -56,7 +56,8 @@ def test_failures_say_what_was_claimed_and_measured_without_a_traceback(suite):
     text = result.stdout.str()
     assert "\nreuse >= 0.3 is refuted (zoo:gqa, ioi)\nmeasured 0.050 [0.02" in text
     assert "\nioi.circuit.yaml:6:5: refuted\n" in text
-    assert "FAILED ioi.circuit.yaml::reuse - reuse >= 0.3 is refuted (zoo:gqa, ioi)" in text
+    if pytest.version_tuple >= (9, 0):  # older ones show no reason where there is no traceback
+        assert "FAILED ioi.circuit.yaml::reuse - reuse >= 0.3 is refuted (zoo:gqa, ioi)" in text
     assert "\ncoverage >= 0.3 is undecided (zoo:gqa, ioi)" in text
     assert "\nioi.circuit.yaml:7:5: undecided\n" in text
     assert "Traceback" not in text

