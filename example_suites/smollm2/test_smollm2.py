@@ -29,7 +29,7 @@ class OnTask:
     def test_with_mlps_the_controls_may_be_destroyed_too(self, lab):
         """Of all units the shared ones are an early MLP or two; claims that cannot be judged say so."""
         found = lab.necessity(lab.shared(top="2%", at=95, universe="all"), controls=20)
-        assert found.details["floor"]["accuracy"] >= 0.8
+        assert found.details["floor"]["accuracy"] >= 0.5
         assert found.invalid == "" or "control destroys the model too" in found.invalid
 
 
