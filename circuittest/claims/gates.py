@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from circuittest.circuit import prompt_digest
-from circuittest.stats import Competence, competence
+from circuittest.stats import Competence, PairedDifferenceInference, competence
 from circuittest.units import Unit
 
 if TYPE_CHECKING:
@@ -76,3 +76,14 @@ def controls_leave_headroom(gate: Competence, mean_controls: float, size: int) -
         f"({gate.floor_name}), base {gate.accuracy:.2f}; a circuit of {size} units is too large to judge: lower K, "
         "restrict the universe, or use mean ablation or a graded metric"
     )
+
+
+def at_floor(ablated: np.ndarray, emptied: np.ndarray, chance: float, accuracy: str) -> bool:
+    """Is the accuracy under an ablation indistinguishable from the lowest that ablation reaches?
+
+    The argmax over a vocabulary can fall to the accuracy with the whole universe ablated (`emptied`); a choice between
+    candidates cannot be expected to fall below chance.
+    """
+    if accuracy == "candidates" and chance >= float(emptied.mean()):
+        return float(ablated.mean()) <= chance
+    return PairedDifferenceInference(ablated, emptied).interval(0.95)[0] <= 0

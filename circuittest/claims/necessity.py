@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal
 
-from circuittest.claims.gates import competent, controls_leave_headroom, disjoint, usable_circuit
+from circuittest.claims.gates import at_floor, competent, controls_leave_headroom, disjoint, usable_circuit
 from circuittest.controls import matched_controls
 from circuittest.errors import ControlError
-from circuittest.stats import Competence, Estimate, NecessityInference, PairedDifferenceInference, rank_p
+from circuittest.stats import Competence, Estimate, NecessityInference, rank_p
 
 if TYPE_CHECKING:
     from circuittest.circuit import Circuit
@@ -96,7 +96,8 @@ def necessity(
     inference = NecessityInference(
         base, ablated, table, population=drawn.population, enumerated=drawn.enumerated, seed=seed
     )
-    censored = _at_floor(ablated, lab, units, measure)
+    emptied = lab.outcomes([(), units]).measure(measure)[1]
+    censored = at_floor(ablated, emptied, lab.data.chance, measure)
     hints = []
     if censored:
         hints.append(
@@ -126,16 +127,3 @@ def circuit_universe(circuit: Circuit) -> str | list[str]:
 def _floor(gate: Competence) -> dict[str, Any]:
     kept = ("accuracy", "floor", "floor_name", "lower", "floors", "headroom")
     return {key: value for key, value in asdict(gate).items() if key in kept}
-
-
-def _at_floor(ablated: Any, lab: Lab, units: Any, measure: str) -> bool:
-    """Is the accuracy under the circuit's ablation indistinguishable from the lowest that ablation reaches?
-
-    The argmax over a vocabulary can fall to the accuracy with the whole universe ablated; a choice between
-    candidates cannot be expected to fall below chance.
-    """
-    emptied = lab.outcomes([(), tuple(units)]).measure(measure)[1]
-    ground = float(emptied.mean())
-    if measure == "candidates" and lab.data.chance >= ground:
-        return float(ablated.mean()) <= lab.data.chance
-    return PairedDifferenceInference(ablated, emptied).interval(0.95)[0] <= 0

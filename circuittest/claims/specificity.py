@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from circuittest.claims.gates import competent, disjoint, usable_circuit
+from circuittest.claims.gates import at_floor, competent, disjoint, usable_circuit
 from circuittest.controls import matched_controls
 from circuittest.errors import ControlError
-from circuittest.stats import Estimate, MeanInference, PairedDifferenceInference
+from circuittest.stats import Estimate, MeanInference
 from circuittest.stats.resampling import Floats
 from circuittest.units import Unit
 
@@ -97,8 +97,8 @@ def specificity(
         "overlap": {task: _overlap(circuit, donor, len(units)) for task, donor in donors.items()},
     }
     ground = max(lab.data.chance, float(emptied.mean())) if measure == "candidates" else float(emptied.mean())
-    own_at_floor = _at_floor(own, emptied, ground)
-    others_at_floor = all(_at_floor(row, emptied, ground) for row in others)
+    own_at_floor = at_floor(own, emptied, lab.data.chance, measure)
+    others_at_floor = all(at_floor(row, emptied, lab.data.chance, measure) for row in others)
     details["saturated"] = {"own": own_at_floor, "others": others_at_floor}
     if own_at_floor and others_at_floor:
         return invalid(
@@ -127,12 +127,6 @@ def _overlap(a: Circuit, b: Circuit, n_units: int) -> dict[str, float]:
     shared = len(a.units) * len(b.units) / n_units
     chance = shared / (len(a.units) + len(b.units) - shared)
     return {"jaccard": len(a & b) / len(a | b), "chance": chance}
-
-
-def _at_floor(ablated: Floats, emptied: Floats, ground: float) -> bool:
-    if ground > float(emptied.mean()):
-        return float(ablated.mean()) <= ground
-    return PairedDifferenceInference(ablated, emptied).interval(0.95)[0] <= 0
 
 
 def _adjusted(
