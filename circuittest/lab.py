@@ -77,7 +77,7 @@ class Lab:
         self.headroom = headroom
         self._others: dict[str, Lab] = {}
         self._scores: dict[tuple[str, ...], ScoreTable] = {}
-        self._outcomes: dict[tuple[tuple[Unit, ...], ...], OutcomeTable] = {}
+        self._outcomes: dict[tuple[str, str, tuple[tuple[Unit, ...], ...]], OutcomeTable] = {}
 
     # What is measured -------------------------------------------------------------------------------------------
 
@@ -180,19 +180,32 @@ class Lab:
             )
         return self._scores[key].columns(units)
 
-    def outcomes(self, sets: Sequence[Iterable[Unit]]) -> OutcomeTable:
-        """What the model does on the evaluation examples with each set of units ablated (zero, all positions).
+    def outcomes(
+        self, sets: Sequence[Iterable[Unit]], *, value: str = "zero", positions: str = "all"
+    ) -> OutcomeTable:
+        """What the model does on the evaluation examples with each set of units ablated.
+
+        `value` and `positions` are those of `circuittest.measure.ablation.ablate`; means and resampled values come
+        from the discovery examples.
 
         A row depends on the sets asked for in the same call (they share batches), so results are remembered per
         call: whatever else a session measures, the same claim gives the same bytes.
         """
         from circuittest.measure.ablation import ablate
 
-        key = tuple(tuple(sorted(set(units))) for units in sets)
+        named = tuple(tuple(sorted(set(units))) for units in sets)
+        key = (value, positions, named)
         if key not in self._outcomes:
             if not self.data.evaluate:
                 raise UsageError("the split 'evaluate' has no examples", "", "ask for evaluate=200")
-            self._outcomes[key] = ablate(self.model, self.data.evaluate, key)
+            self._outcomes[key] = ablate(
+                self.model,
+                self.data.evaluate,
+                named,
+                value=value,
+                positions=positions,
+                calibration=self.data.discover,
+            )
         return self._outcomes[key]
 
     # Circuits ---------------------------------------------------------------------------------------------------
@@ -293,32 +306,38 @@ class Lab:
         return self.measure("specificity", circuit, decide=decide, against=against, **options)
 
     def measure(
-        self, claim: str, circuit: Circuit, *, decide: float | None = None, **options: Any
+        self, claim: str, circuit: Circuit | None = None, *, decide: float | None = None, **options: Any
     ) -> Estimate:
         """The estimate of any registered claim.
 
         Parameters
         ----------
+        circuit:
+            What the claim is about; None for claims about the task as a whole.
         decide:
             The only threshold that the estimate will be compared with, where it is known beforehand.
 
         Raises
         ------
         UsageError
-            For an unknown claim or option.
+            For an unknown claim or option, a missing circuit, and one that the claim has no use for.
         """
         from dataclasses import replace
-        from inspect import signature
 
         from circuittest.claims import claim_kind
         from circuittest.stats import announce
 
         kind = claim_kind(claim)
-        known = [p.name for p in signature(kind.function).parameters.values() if p.kind is p.KEYWORD_ONLY]
         for option in options:
-            if option not in known:
-                raise UsageError(f"{claim} has no option {option!r}", "", did_you_mean(option, known))
-        estimate: Estimate = kind.function(self, self.circuit(circuit), **options)
+            if option not in kind.options:
+                raise UsageError(f"{claim} has no option {option!r}", "", did_you_mean(option, kind.options))
+        if kind.takes_circuit != (circuit is not None):
+            what = "needs a circuit" if kind.takes_circuit else "takes no circuit"
+            raise UsageError(
+                f"{claim} {what}", "it is about " + ("one" if kind.takes_circuit else "the task")
+            )
+        about = () if circuit is None else (self.circuit(circuit),)
+        estimate: Estimate = kind.function(self, *about, **options)
         if decide is not None:
             estimate = replace(estimate, decide=float(decide))
         announce(estimate)
@@ -327,7 +346,7 @@ class Lab:
     def estimate(
         self,
         claim: str,
-        circuit: Circuit,
+        circuit: Circuit | None,
         *,
         inference: Inference | None = None,
         n_examples: int | None = None,
@@ -349,7 +368,7 @@ class Lab:
             fingerprint=self.fingerprint,
             task=self.data.task,
             examples={
-                "discover": list(circuit.origin.get("examples", ())),
+                "discover": list(circuit.origin.get("examples", ())) if circuit is not None else [],
                 "evaluate": [item.index for item in self.data.evaluate],
             },
             choices={**self._choices(), **own, **(choices or {})},

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
+from inspect import Parameter, signature
 from types import MappingProxyType
 from typing import Any
 
@@ -30,8 +31,8 @@ class ClaimKind:
     name:
         What specs and `Lab.measure` call it.
     function:
-        ``function(lab, circuit, *, option: type = default, …) -> Estimate``. Its keyword-only parameters are the
-        options that a spec may set.
+        ``function(lab, circuit, *, option: type = default, …) -> Estimate``, or without `circuit` for a claim
+        about the task as a whole. Its keyword-only parameters are the options that a spec may set.
     """
 
     name: str
@@ -41,6 +42,18 @@ class ClaimKind:
     def summary(self) -> str:
         """First line of the function's docstring."""
         return (self.function.__doc__ or "").strip().partition("\n")[0]
+
+    @property
+    def takes_circuit(self) -> bool:
+        """Is the claim about a circuit, and not about the task as a whole?"""
+        kinds = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+        return sum(p.kind in kinds for p in signature(self.function).parameters.values()) > 1
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The names of the keyword-only options."""
+        parameters = signature(self.function).parameters.values()
+        return tuple(p.name for p in parameters if p.kind is Parameter.KEYWORD_ONLY)
 
 
 @cache

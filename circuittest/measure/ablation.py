@@ -36,6 +36,8 @@ def ablate(
     sets: Sequence[Iterable[Unit]],
     *,
     value: str = "zero",
+    positions: str = "all",
+    calibration: Sequence[ItemLike] = (),
     batch_size: int | None = None,
 ) -> OutcomeTable:
     """Outcomes of every example under the ablation of every set, at all positions.
@@ -46,6 +48,10 @@ def ablate(
         Heads, KV groups, attention layers and MLPs, in any mixture; the empty set is the untouched model.
     value:
         "zero".
+    positions:
+        "all".
+    calibration:
+        Held-out examples, of which means would be taken.
     batch_size:
         Most examples in a batch; by default it follows from shapes.
 
@@ -67,6 +73,8 @@ def ablate(
     """
     if value not in VALUES:
         raise UsageError(f"unknown ablation value {value!r}", "", f"known are {', '.join(VALUES)}")
+    if positions != "all":
+        raise UsageError(f"unknown positions {positions!r}", "", "use 'all'")
     if not sets:
         raise UsageError("no sets to ablate were given", "", "pass at least one, e.g. the empty set ()")
     named = tuple(tuple(sorted(set(units))) for units in sets)

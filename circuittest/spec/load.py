@@ -160,7 +160,10 @@ def _claim(
     if options.of is not None and options.of not in groups:
         do = did_you_mean(options.of, groups) if groups else "add it under 'groups'"
         raise document.error((*path, "of"), f"no group {options.of!r}", "", do)
-    if options.of is None and not has_circuit:
+    if not kind.takes_circuit and options.of is not None:
+        why = "it is about the task as a whole"
+        raise document.error((*path, "of"), f"{label} takes no circuit", why, "remove 'of'", key=True)
+    if kind.takes_circuit and options.of is None and not has_circuit:
         do = "add 'circuit' to the spec, or 'of' to the claim"
         raise document.error(path, f"{label} is about no circuit", "the spec gives none", do, key=True)
     chosen = options.id or (claim if options.of is None else f"{claim}[{options.of}]")

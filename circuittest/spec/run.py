@@ -30,7 +30,9 @@ def judge(spec: Spec, claim: ClaimSpec, lab: Any) -> Any:
         The file asks for what this model or task does not have (a unit, a task, a combination of options), with line
         and column.
     """
-    circuit = _circuit_of(spec, claim, lab)
+    from circuittest.claims import claim_kind
+
+    circuit = _circuit_of(spec, claim, lab) if claim_kind(claim.claim).takes_circuit else None
     try:
         # The threshold is known before anything is measured, so measuring may stop once it is decided.
         estimate = lab.measure(claim.claim, circuit, decide=claim.threshold, **claim.options)

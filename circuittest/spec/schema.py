@@ -175,15 +175,11 @@ class Spec:
 def options_model(name: str, function: Callable[..., Any]) -> type[ClaimModel]:
     """The pydantic model of one claim's keys: those of `ClaimModel` and the keyword options of its function.
 
-    `function` is called as ``function(lab, circuit, *, option: type = default, …)``; options without annotation accept
-    anything, those without default are required.
+    `function` is called as ``function(lab, circuit, *, option: type = default, …)`` (see `ClaimKind`); options without
+    annotation accept anything, those without default are required.
     """
-    parameters = list(inspect.signature(function).parameters.values())
-    options = [
-        p
-        for p in parameters[2:]
-        if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL) and p.name not in RESERVED
-    ]
+    parameters = inspect.signature(function).parameters.values()
+    options = [p for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in RESERVED]
     types = _types(function, [p.name for p in options])
     fields: dict[str, Any] = {}
     for option in options:

@@ -54,7 +54,9 @@ def task_data(
 
 
 class TableLab(Lab):
-    """`rule(ablated units, index)` says whether an example is right; `values` are scores [examples × units]."""
+    """`rule(ablated units, index)` says whether an example is right, `graded` its log-probability and logit difference;
+    `values` are scores [examples × units].
+    """
 
     def __init__(
         self,
@@ -64,11 +66,13 @@ class TableLab(Lab):
         data: TaskData | None = None,
         values: np.ndarray | None = None,
         others: dict[str, TableLab] | None = None,
+        graded: Rule | None = None,
     ) -> None:
         super().__init__("planted", data or task_data())
         layout = layout or Layout(n_layers=6, n_heads=8, n_kv_heads=8)
-        self.rule, self.values, self.others = rule, values, others or {}
+        self.rule, self.values, self.others, self.graded = rule, values, others or {}, graded
         self.calls: list[tuple[tuple[Unit, ...], ...]] = []
+        self.how: list[dict[str, str]] = []
         self.__dict__["model"] = SimpleNamespace(
             name="planted",
             fingerprint="f" * 16,
@@ -87,11 +91,15 @@ class TableLab(Lab):
         table = ScoreTable(values, units, tuple(item.index for item in data))
         return table.columns(self.layout.universe(universe))
 
-    def outcomes(self, sets: Sequence[Iterable[Unit]]) -> OutcomeTable:
+    def outcomes(
+        self, sets: Sequence[Iterable[Unit]], *, value: str = "zero", positions: str = "all"
+    ) -> OutcomeTable:
+        self.how.append({"value": value, "positions": positions})
         key = tuple(tuple(sorted(set(units))) for units in sets)
         self.calls.append(key)
         examples = tuple(item.index for item in self.data.evaluate)
-        rows = np.array(
-            [[self.rule(frozenset(units), i) for i in examples] for units in key], dtype=np.float64
-        )
-        return OutcomeTable(key, {"argmax": rows, "candidates": rows}, examples)
+        table = lambda rule: np.array([[float(rule(frozenset(s), i)) for i in examples] for s in key])
+        columns = {"argmax": table(self.rule), "candidates": table(self.rule)}
+        if self.graded is not None:
+            columns |= {"log_prob": table(self.graded), "logit_diff": table(self.graded)}
+        return OutcomeTable(key, columns, examples)
