@@ -43,13 +43,15 @@ def disjoint(lab: Lab, circuit: Circuit) -> str:
     )
 
 
-def competent(lab: Lab, universe: Sequence[Unit], accuracy: str) -> Competence:
+def competent(
+    lab: Lab, universe: Sequence[Unit], accuracy: str, *, value: str = "zero", positions: str = "all"
+) -> Competence:
     """Is the model far enough above the floor of its task?
 
     The floor is the largest of: chance among the candidates, the accuracy of always giving the most frequent
-    answer, the accuracy with every unit of the universe ablated.
+    answer, the accuracy with every unit of the universe ablated, in the way (`value`, `positions`) of the claim.
     """
-    outcomes = lab.outcomes([(), tuple(universe)]).measure(accuracy)
+    outcomes = lab.outcomes([(), tuple(universe)], value=value, positions=positions).measure(accuracy)
     return competence(
         outcomes[0],
         chance=lab.data.chance,
