@@ -9,7 +9,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from inspect import Parameter, signature
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from circuittest.errors import UsageError, did_you_mean
 
@@ -20,6 +20,19 @@ _BUILT_IN = {
     "reuse": "circuittest.claims.reuse",
     "specificity": "circuittest.claims.specificity",
 }
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def labels(*names: str) -> Callable[[F], F]:
+    """Say which named outcomes the estimate of a claim may have, so that specs can be checked before anything runs."""
+
+    def mark(function: F) -> F:
+        function.__dict__["__labels__"] = names
+        return function
+
+    return mark
 
 
 @dataclass(frozen=True)
@@ -48,6 +61,11 @@ class ClaimKind:
         """Is the claim about a circuit, and not about the task as a whole?"""
         kinds = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
         return sum(p.kind in kinds for p in signature(self.function).parameters.values()) > 1
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The named outcomes it may have; empty for a claim that is a number only. See `labels`."""
+        return getattr(self.function, "__labels__", ())
 
     @property
     def options(self) -> tuple[str, ...]:

@@ -63,7 +63,7 @@ def record(measured: Any, *, id: str, outcome: str) -> Record:
         "censored": estimate.censored,
         "confidence": float(estimate.confidence),
         "p_value": plain(measured.p_value, "p_value") if judged else None,
-        "threshold": {"op": measured.op, "value": float(measured.threshold)} if judged else None,
+        "threshold": {"op": measured.op, "value": plain(measured.threshold, "threshold")} if judged else None,
         "margin": plain(estimate.margin, "margin"),
         "verdict": verdict,
         "label": estimate.label,

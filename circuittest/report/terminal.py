@@ -44,7 +44,7 @@ def claims_table(
         for number in (
             record["estimate"],
             *(record["interval"] or ()),
-            (record["threshold"] or {}).get("value"),
+            _limit(record),
         )
     )
     stream = io.StringIO()
@@ -94,8 +94,10 @@ def _table(
         if bars or index != 2:
             table.add_column(heading, no_wrap=True)
     for record in records:
-        value = None if record["threshold"] is None else record["threshold"]["value"]
-        asked = "" if value is None else f"{record['threshold']['op']} {value:g}"
+        value, named = _limit(record), (record["threshold"] or {}).get("value")
+        asked = (
+            "" if named is None else f"{record['threshold']['op']} {named if value is None else f'{value:g}'}"
+        )
         sizes = str(record["n_examples"]) + (
             "" if record["n_controls"] is None else f"/{record['n_controls']}"
         )
@@ -119,7 +121,7 @@ def estimate_text(record: Mapping[str, Any]) -> str:
     if record["estimate"] is None:
         return "undefined"
     side = {"lower": ">=", "upper": "<="}.get(record.get("censored") or "", "")
-    near = None if record["threshold"] is None else record["threshold"]["value"]
+    near = _limit(record)
     text = f"{side}{_number(record['estimate'], near)}"
     if record["interval"] is None:
         return text
@@ -127,6 +129,12 @@ def estimate_text(record: Mapping[str, Any]) -> str:
         ("-inf", "inf")[i] if end is None else _number(end, near) for i, end in enumerate(record["interval"])
     )
     return f"{text} [{', '.join(ends)}]"
+
+
+def _limit(record: Mapping[str, Any]) -> float | None:
+    """The number that a claim was compared with; None where it was judged by name, or not at all."""
+    value = None if record["threshold"] is None else record["threshold"]["value"]
+    return None if value is None or isinstance(value, str) else float(value)
 
 
 def _number(value: float, near: float | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from circuittest.circuit import Circuit
 from circuittest.errors import CircuittestError, UnitError, UsageError, did_you_mean
@@ -24,7 +24,11 @@ from circuittest.spec.schema import (
     takes,
 )
 from circuittest.spec.yaml import Document, Path_, read_yaml
+from circuittest.stats.labels import known
 from circuittest.units import parse
+
+if TYPE_CHECKING:
+    from circuittest.claims import ClaimKind
 
 _GROUP = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
@@ -156,7 +160,7 @@ def _claim(
         do = f"write '- {claim}: {{min: 0.3}}'"
         raise document.error(path, f"{label} is given no mapping", "a claim has at least a threshold", do)
     options = validate(options_model(claim, kind.function), document, path, label)
-    op, threshold = _threshold(document, path, label, options, required=not takes(kind.function, "margin"))
+    op, threshold = _threshold(document, path, label, options, kind)
     if options.of is not None and options.of not in groups:
         do = did_you_mean(options.of, groups) if groups else "add it under 'groups'"
         raise document.error((*path, "of"), f"no group {options.of!r}", "", do)
@@ -183,12 +187,14 @@ def _claim(
 
 
 def _threshold(
-    document: Document, path: Path_, label: str, options: ClaimModel, *, required: bool
-) -> tuple[Any, float | None]:
-    given = [key for key in THRESHOLDS if key in options.model_fields_set]
+    document: Document, path: Path_, label: str, options: ClaimModel, kind: ClaimKind
+) -> tuple[Any, float | str | None]:
+    given = [key for key in THRESHOLDS if ("is_" if key == "is" else key) in options.model_fields_set]
     names = "min (≥), above (>), max (≤) or below (<)"
+    if kind.labels:
+        names += f", or 'is' with one of {', '.join(kind.labels)}"
     if not given:
-        if not required:
+        if takes(kind.function, "margin") and not kind.labels:
             return None, None
         raise document.error(path, f"{label} has no threshold", "", f"add one of {names}", key=True)
     if len(given) > 1:
@@ -196,10 +202,17 @@ def _threshold(
         why = f"it says {' and '.join(repr(key) for key in given)}"
         do = "keep one; make it two claims where both matter"
         raise document.error((*path, second), f"{label} has {len(given)} thresholds", why, do, key=True)
-    value = getattr(options, given[0])
+    (key,) = given
+    value = options.is_ if key == "is" else getattr(options, key)
     if value is None:
-        raise document.error((*path, given[0]), f"{given[0]!r} of {label} is empty", "", "give it a number")
-    return THRESHOLDS[given[0]], float(value)
+        do = "give it a name" if key == "is" else "give it a number"
+        raise document.error((*path, key), f"{key!r} of {label} is empty", "", do)
+    if key == "is":
+        try:
+            return "is", known(label, value, kind.labels)
+        except UsageError as error:
+            raise document.error((*path, key), error.what, error.why, error.do) from None
+    return THRESHOLDS[key], float(value)
 
 
 def _places(document: Document, groups: Mapping[str, Circuit]) -> dict[str, tuple[int, int]]:

@@ -63,7 +63,7 @@ def _first(
     kind, where, inner = first["type"], _inner(document, path, first["loc"]), first.get("ctx", {})
     if kind == "extra_forbidden":
         name = str(first["loc"][-1])
-        known = sorted(model.model_fields)
+        known = sorted(field.alias or name for name, field in model.model_fields.items())
         return document.error(
             where, f"unknown key {name!r} in {what}", "", did_you_mean(name, known), key=True
         )

@@ -35,7 +35,8 @@ def judge(spec: Spec, claim: ClaimSpec, lab: Any) -> Any:
     circuit = _circuit_of(spec, claim, lab) if claim_kind(claim.claim).takes_circuit else None
     try:
         # The threshold is known before anything is measured, so measuring may stop once it is decided.
-        estimate = lab.measure(claim.claim, circuit, decide=claim.threshold, **claim.options)
+        threshold = None if isinstance(claim.threshold, str) else claim.threshold
+        estimate = lab.measure(claim.claim, circuit, decide=threshold, **claim.options)
     except SpecError:
         raise
     except TaskError as error:
@@ -45,6 +46,8 @@ def judge(spec: Spec, claim: ClaimSpec, lab: Any) -> Any:
         raise SpecError(what, error.why, error.do, file=spec.file, line=line, column=column) from error
     if claim.op is None or claim.threshold is None:
         return estimate
+    if claim.op == "is":
+        return estimate.labelled(claim.threshold)
     return estimate.compare(claim.op, claim.threshold)
 
 

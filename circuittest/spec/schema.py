@@ -17,12 +17,15 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, create_mod
 
 from circuittest.circuit import Circuit
 
+Comparison = Literal[">=", ">", "<=", "<", "is"]
+
 #: How a threshold may be called, and the comparison it asks for.
-THRESHOLDS: Mapping[str, Literal[">=", ">", "<=", "<"]] = {
+THRESHOLDS: Mapping[str, Comparison] = {
     "min": ">=",
     "above": ">",
     "max": "<=",
     "below": "<",
+    "is": "is",
 }
 #: Options of a claim function that the spec sets by itself: the threshold is known before anything is measured.
 RESERVED = ("decide",)
@@ -95,7 +98,9 @@ class FileModel(BaseModel):
 
 
 class ClaimModel(BaseModel):
-    """What every claim may say beside its own options: a threshold, the group it is about, and its id."""
+    """What every claim may say beside its own options: a threshold or the name of an outcome, the group it is about,
+    and its id.
+    """
 
     model_config = _CONFIG
 
@@ -103,6 +108,7 @@ class ClaimModel(BaseModel):
     above: float | None = None
     max: float | None = None
     below: float | None = None
+    is_: Word | None = Field(None, alias="is")
     of: Word | None = None
     id: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.\-]*$")] | None = None
 
@@ -118,7 +124,8 @@ class ClaimSpec:
     claim, options:
         The registered claim and the options of its function that the file sets.
     op, threshold:
-        The comparison; both None for a claim that brings its own rule.
+        The comparison; with the op "is" the threshold is the name of an outcome. Both None for a claim that brings its
+        own rule.
     of:
         The group it is about, or None for the circuit of the file.
     line, column:
@@ -130,8 +137,8 @@ class ClaimSpec:
     id: str
     claim: str
     options: Mapping[str, Any]
-    op: Literal[">=", ">", "<=", "<"] | None
-    threshold: float | None
+    op: Comparison | None
+    threshold: float | str | None
     of: str | None = None
     line: int = 1
     column: int = 1

@@ -10,7 +10,8 @@ from typing import Any, Literal, NoReturn
 
 from circuittest.errors import UsageError
 from circuittest.stats.inference import Inference, Op
-from circuittest.stats.verdict import InvalidClaim, Verdict, judge, number
+from circuittest.stats.labels import Label, established, known
+from circuittest.stats.verdict import InvalidClaim, Verdict, judge, judge_label, number
 
 Censored = Literal["lower", "upper"]
 
@@ -49,7 +50,10 @@ class Estimate:
     margin:
         Differences up to this are of no interest; only used to say when more data would not help.
     label:
-        A named outcome (kept, moved, load-bearing, ...), or None.
+        The named outcome that is established (kept, moved, load-bearing, ...), or None. Follows from `labels` where
+        these are given.
+    labels:
+        Every name this claim knows, and what became of it; empty for claims that are numbers only.
     decide:
         The threshold this estimate was measured to decide, where measuring stopped early because of it;
         comparing with any other is refused.
@@ -76,6 +80,7 @@ class Estimate:
     censored: Censored | None = None
     margin: float | None = None
     label: str | None = None
+    labels: Mapping[str, Label] = field(default_factory=dict)
     decide: float | None = None
     hints: tuple[str, ...] = ()
     reproduce: str = ""
@@ -94,6 +99,8 @@ class Estimate:
                 "only an invalid estimate may be undefined",
                 "give the reason as `invalid`",
             )
+        if self.labels:
+            object.__setattr__(self, "label", None if self.invalid else established(self.labels))
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -133,6 +140,18 @@ class Estimate:
                 f"measure it again with decide={value:g}, or without decide",
             )
         return judge(self, op, value)
+
+    def labelled(self, name: str) -> Verdict:
+        """The verdict on "this is `name`", one of the named outcomes of the claim.
+
+        Supported where that name is established, refuted where another one is that excludes it, undecided otherwise.
+
+        Raises
+        ------
+        UsageError
+            The claim has no such outcome, or none at all.
+        """
+        return judge_label(self, known(self.claim, name, tuple(self.labels)))
 
     def __eq__(self, other: object) -> NoReturn:
         raise TypeError(_EQUALITY.format(claim=self.claim))

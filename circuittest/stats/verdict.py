@@ -3,6 +3,8 @@
 The rule, for "theta >= t" and the two-sided interval [low, high]: supported iff low >= t, refuted iff
 high < t, undecided otherwise. For ">" the ties go the other way (supported iff low > t, refuted iff
 high <= t), and "<=" and "<" mirror the two. Invalid whenever the estimate is.
+
+Claims with named outcomes are also judged by name ("closure is load-bearing"); see `circuittest.stats.labels`.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ class InvalidClaim(CircuittestError):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Verdict:
-    """The outcome of "estimate `op` threshold".
+    """The outcome of "estimate `op` threshold", or of "estimate is NAME" (then `op` is "is", `threshold` the name).
 
     Its truth is True when supported and False when refuted; taking it raises `Undecided` or
     `InvalidClaim` otherwise, so that neither `assert v` nor `assert not v` passes on an open question.
@@ -53,8 +55,8 @@ class Verdict:
     """
 
     estimate: Estimate
-    op: Op
-    threshold: float
+    op: Op | Literal["is"]
+    threshold: float | str
     outcome: Outcome
     reason: str = ""
     p_value: float | None = None
@@ -65,7 +67,7 @@ class Verdict:
         if self.outcome in ("supported", "refuted"):
             return self.outcome == "supported"
         kind = Undecided if self.outcome == "undecided" else InvalidClaim
-        error = kind(f"{self.claimed()} is {self.outcome}", self.reason, "; ".join(self.estimate.hints))
+        error = kind(self.headline(), self.reason, "; ".join(self.estimate.hints))
         error.verdict = self
         raise error
 
@@ -78,14 +80,30 @@ class Verdict:
     __hash__ = object.__hash__
 
     def claimed(self) -> str:
-        """The claim in a few words: "necessity >= 0.3"."""
-        return f"{self.estimate.claim} {self.op} {self.threshold:g}"
+        """The claim in a few words: "necessity >= 0.3", "closure is load-bearing"."""
+        return f"{self.estimate.claim} {self.op} {self._asked()}"
+
+    def headline(self) -> str:
+        """The claim and its outcome: "necessity >= 0.3 is refuted", "closure is load-bearing: refuted"."""
+        return f"{self.claimed()}{':' if self.op == 'is' else ' is'} {self.outcome}"
+
+    def _asked(self) -> str:
+        return self.threshold if isinstance(self.threshold, str) else f"{self.threshold:g}"
+
+    def _measured(self) -> str:
+        return self.estimate.measured(None if isinstance(self.threshold, str) else self.threshold)
+
+    def _against(self) -> str:
+        """What the p-value speaks against."""
+        if self.op == "is":
+            return f"{self.estimate.claim} is not {self._asked()}"
+        return f"{self.estimate.claim} {_NEGATION[self.op]} {self._asked()}"
 
     def __repr__(self) -> str:
         where = ", ".join(part for part in (self.estimate.model, self.estimate.task) if part)
-        lines = [f"{self.claimed()} is {self.outcome}" + (f" ({where})" if where else "")]
+        lines = [self.headline() + (f" ({where})" if where else "")]
         if self.outcome != "invalid":
-            lines.append(f"measured {self.estimate.measured(self.threshold)}")
+            lines.append(f"measured {self._measured()}")
         if self.reason:
             lines.append(self.reason)
         return "\n".join(lines)
@@ -95,22 +113,21 @@ class Verdict:
         estimate = self.estimate
         rows: list[tuple[str, str]] = []
         if self.outcome != "invalid":
-            rows.append(("measured", estimate.measured(self.threshold)))
+            rows.append(("measured", self._measured()))
             if estimate.inference is not None:
                 rows.append(("interval", f"{100 * estimate.confidence:g} %, {estimate.inference.method}"))
-        rows.append(("threshold", f"{self.op} {self.threshold:g}"))
+        rows.append(("threshold", f"{self.op} {self._asked()}"))
         if self.p_value is not None:
-            rows.append(
-                (
-                    "p-value",
-                    f"{self.p_value:.2g} against {estimate.claim} {_NEGATION[self.op]} {self.threshold:g}",
-                )
-            )
+            rows.append(("p-value", f"{self.p_value:.2g} against {self._against()}"))
         rows.append(("examples", str(estimate.n_examples)))
         if estimate.n_controls is not None:
             rows.append(("controls", str(estimate.n_controls)))
         if estimate.circuit is not None:
             rows.append(("circuit", _describe_circuit(estimate.circuit)))
+        for name, label in estimate.labels.items():
+            rows.append(
+                ("outcome", f"{name} {label.outcome}" + (f": {label.reason}" if label.reason else ""))
+            )
         for title, mapping in (("details", estimate.details), ("choices", estimate.choices)):
             text = ", ".join(f"{key}={_short(mapping[key])}" for key in mapping)
             if text:
@@ -121,7 +138,7 @@ class Verdict:
         if estimate.reproduce:
             rows.append(("reproduce", estimate.reproduce))
         where = ", ".join(part for part in (estimate.model, estimate.task) if part)
-        head = f"{self.claimed()} is {self.outcome}" + (f" ({where})" if where else "")
+        head = self.headline() + (f" ({where})" if where else "")
         return "\n".join([head, *(f"  {title:<11}{text}" for title, text in rows)])
 
 
@@ -173,6 +190,14 @@ def judge(estimate: Estimate, op: Op, threshold: float) -> Verdict:
     needed = _needed(estimate, op, threshold)
     reason = f"the interval {span} contains {threshold:g}; what would decide it: {needed['text']}"
     return Verdict(estimate, op, threshold, outcome, reason, p_value, needed)
+
+
+def judge_label(estimate: Estimate, name: str) -> Verdict:
+    """The verdict on "estimate is `name`"; the name is one of the claim's (checked by `Estimate.labelled`)."""
+    if estimate.invalid:
+        return Verdict(estimate, "is", name, "invalid", estimate.invalid)
+    label = estimate.labels[name]
+    return Verdict(estimate, "is", name, label.outcome, label.reason, label.p_value)
 
 
 def _needed(estimate: Estimate, op: Op, threshold: float) -> Mapping[str, Any]:

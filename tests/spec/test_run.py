@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from circuittest.circuit import Circuit
+from circuittest.claims import ClaimKind, labels
 from circuittest.errors import LoadError, SpecError, TaskError, UsageError
 from circuittest.spec import judge, load_spec
 from circuittest.stats import Estimate, ProportionInference
+from circuittest.stats.labels import Label
 from circuittest.units import Layout
 
 HEAD = "circuittest: 1\nmodel: a\ntask:\n  name: ioi\n"
@@ -111,3 +113,43 @@ def test_what_the_lab_refuses_is_told_at_the_place_that_asks_for_it(judged, erro
 def test_other_errors_pass_through(judged):
     with pytest.raises(LoadError):
         judged(CLAIM, Recorded(LoadError("no such model")))
+
+
+def test_a_claim_may_be_judged_by_the_name_of_an_outcome(judged, monkeypatch):
+    class Named(Recorded):
+        def measure(self, claim, circuit, *, decide=None, **options):
+            self.calls.append((claim, decide, options))
+            labels = {"kept": Label("refuted", "it moved"), "moved": Label("supported")}
+            inference = ProportionInference(150, 200)
+            return Estimate(claim=claim, value=0.75, inference=inference, n_examples=200, labels=labels)
+
+    def moves(lab, circuit, *, controls: int = 40):
+        """Does it move?"""
+
+    kind = ClaimKind("moves", labels("kept", "moved")(moves))
+    monkeypatch.setattr("circuittest.claims.claim_kinds", lambda: {"moves": kind})
+    lab = Named()
+    text = "circuit: {top: 10%}\nclaims:\n  - moves: {is: moved, controls: 7}\n  - moves: {id: b, is: kept}\n"
+    verdicts = judged(text + "  - moves: {id: c, min: 0.5}\n", lab)
+    assert [(v.outcome, v.op, v.threshold) for v in verdicts] == [
+        ("supported", "is", "moved"),
+        ("refuted", "is", "kept"),
+        ("supported", ">=", 0.5),
+    ]
+    assert next(call for call in lab.calls if call[0] == "moves") == ("moves", None, {"controls": 7})
+    for wrong, words in (
+        ("{is: move}", "no outcome 'move'. Did you mean 'moved'"),
+        ("{is: kept, min: 1}", "has 2 thresholds"),
+        ("{is: }", "'is' of the claim moves is empty. Give it a name"),
+        ("{iss: kept}", "Did you mean 'is'"),
+        ("{}", "or 'is' with one of kept, moved"),
+        ("{is: 3}", "it must be text"),
+    ):
+        with pytest.raises(SpecError) as caught:
+            judged(f"circuit: {{top: 10%}}\nclaims:\n  - moves: {wrong}\n", lab)
+        assert words in str(caught.value)
+
+
+def test_a_claim_that_is_a_number_has_no_names(judged):
+    with pytest.raises(SpecError, match="the claim reuse has no named outcomes"):
+        judged("circuit: {top: 10%}\nclaims:\n  - reuse: {is: kept}\n", Recorded())

@@ -28,7 +28,18 @@ def invented(
 
 def test_required_optional_and_reserved_options():
     model = options_model("invented", invented)
-    assert set(model.model_fields) == {"min", "above", "max", "below", "of", "id", "against", "rule", "share"}
+    assert set(model.model_fields) == {
+        "min",
+        "above",
+        "max",
+        "below",
+        "is_",
+        "of",
+        "id",
+        "against",
+        "rule",
+        "share",
+    }
     found = model.model_validate_json('{"against": ["x"], "share": 1, "min": 0}')
     assert (found.against, found.rule, found.share, found.min) == (("x",), "a", 1.0, 0.0)
     for bad in (
