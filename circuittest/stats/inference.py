@@ -7,12 +7,14 @@ exactly when the lower end of the 1 - alpha interval is at least t.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from circuittest.errors import UsageError
 
@@ -63,12 +65,15 @@ class DrawnInference:
         Logical range of the estimand; an end may be infinite.
     n:
         Number of examples.
+    share:
+        Part of the error probability that these bounds may spend; see `spending`.
     """
 
     value: float
     method: str
     limits: tuple[float, float] = (-math.inf, math.inf)
     n: int
+    share: float = 1.0
     _cache: tuple[Floats, Floats] | None = None
 
     def _draw(self) -> tuple[Floats, Floats]:
@@ -82,11 +87,26 @@ class DrawnInference:
             self._cache = np.sort(np.round(low, 12)), np.sort(np.round(high, 12))
         return self._cache
 
+    def spending(self, share: float) -> Self:
+        """The same inference as one of several looks at growing data: it may spend this share of the error probability.
+
+        Interval and p-values are those of Bonferroni's inequality, p / share: as long as the shares of all planned
+        looks sum to at most 1, the interval of the look at which measuring stops covers as it says, whatever made
+        it stop (`circuittest.stats.sequential`).
+        """
+        if not 0.0 < share <= 1.0:
+            raise UsageError(f"a share of {share!r}", "it lies between 0 and 1")
+        other = copy.copy(self)
+        other.share = share
+        if share < 1.0:
+            other.method = f"{self.method}, a look that spends {share:g} of the error probability"
+        return other
+
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
         if not 0.0 < confidence < 1.0:
             raise UsageError(f"confidence is {confidence!r}", "it lies between 0 and 1", "say 0.95")
         low, high = self.draws()
-        rank = math.floor((1.0 - confidence) / 2.0 * (low.size + 1) + 1e-9)
+        rank = math.floor(self.share * (1.0 - confidence) / 2.0 * (low.size + 1) + 1e-9)
         if rank < 1:
             return self.limits
         # a bound beyond the point value, possible only in tiny skewed samples, is moved to it
@@ -105,7 +125,7 @@ class DrawnInference:
         if trivial:
             return 0.0
         p = (1.0 + float(beyond)) / (low.size + 1.0)
-        return max(p, 0.5) if wrong_side else p
+        return min(1.0, (max(p, 0.5) if wrong_side else p) / self.share)
 
     def standard_error(self) -> float:
         """The part of the error that shrinks like 1/sqrt(n), as a standard error; NaN where it is unknown."""
@@ -114,7 +134,13 @@ class DrawnInference:
     def needed(self, op: Op, threshold: float) -> dict[str, Any]:
         low, high = self.interval()
         half = self.value - low if self.value > threshold else high - self.value
-        return examples_needed(self.n, half, abs(self.value - threshold), self.standard_error())
+        error = self.stretch * self.standard_error()
+        return examples_needed(self.n, half, abs(self.value - threshold), error)
+
+    @property
+    def stretch(self) -> float:
+        """How many times 1.96 standard errors a bound lies from the value, because of `share`."""
+        return 1.0 if self.share == 1.0 else float(-ndtri(0.025 * self.share)) / 1.96
 
 
 def examples_needed(n: int, half: float, gap: float, error: float = math.nan) -> dict[str, Any]:

@@ -204,7 +204,7 @@ class TwoWayInference(DrawnInference):
     def needed(self, op: Op, threshold: float) -> dict[str, Any]:
         """The n, or the n and R, that would decide: half-widths of the two dimensions add in squares."""
         gap, lower = abs(self.value - threshold), self.value > threshold
-        error = self.standard_error()
+        error = self.stretch * self.standard_error()
         of_examples = self._half_width(lower, examples=True, sets=False)
         if self.enumerated or not math.isfinite(of_examples):
             advice = examples_needed(self.n, of_examples, gap, error)
@@ -216,7 +216,7 @@ class TwoWayInference(DrawnInference):
             return examples_needed(self.n, of_examples, math.sqrt(gap**2 - of_sets**2), error)
         share = gap / math.sqrt(2.0)
         more_sets, more_examples = (
-            growth(of_sets, share, self._set_error()),
+            growth(of_sets, share, self.stretch * self._set_error()),
             growth(of_examples, share, error),
         )
         if self.population is not None and more_sets * self.n_controls >= self.population:
@@ -232,11 +232,11 @@ class TwoWayInference(DrawnInference):
         return {"n": wanted, "controls": controls, "text": text}
 
     def _half_width(self, lower: bool, *, examples: bool, sets: bool) -> float:
-        """Distance of the 97.5 % bound from the value when only the named dimensions are resampled."""
+        """Distance of the 97.5 % bound (less the share spent) from the value, resampling only what is named."""
         if not examples and not sets:
             return 0.0
         low, high = (np.sort(draw) for draw in self._two_way(examples=examples, sets=sets))
-        rank = max(1, math.floor(0.025 * (self._draws + 1) + 1e-9))
+        rank = max(1, math.floor(0.025 * self.share * (self._draws + 1) + 1e-9))
         return max(0.0, self.value - float(low[rank - 1]) if lower else float(high[-rank]) - self.value)
 
 
