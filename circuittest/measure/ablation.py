@@ -1,4 +1,4 @@
-"""Ablation: what the model does on every example when sets of units are removed.
+"""Ablation: what the model does on every example when sets of units are removed, or get another value.
 
 Sets are stacked along the batch dimension and grouped by their lowest layer; only the blocks from there on are
 rerun, from the clean run's residual. Every set's intervention is proven on its first batch.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -16,17 +17,18 @@ from torch import Tensor
 
 from circuittest.errors import InterventionError, UsageError
 from circuittest.measure.batches import Batch, ItemLike, describe, plan
+from circuittest.measure.interventions import Intervention, Parts, check_positions, first_position
 from circuittest.measure.metrics import CONTRASTS, Targets, last_rows, outcomes
 from circuittest.measure.proof import Ledger, Proof
+from circuittest.measure.sites import sites
 from circuittest.measure.suffix import CleanRun, answer_position_only, can_cut, clean_run, resume
-from circuittest.measure.zeroing import Parts, Zeroing
+from circuittest.measure.values import Source, Values, check_value, source, zeros
 from circuittest.models.loaded import LoadedModel
 from circuittest.tables import OutcomeTable
 from circuittest.units import Unit
 
 #: Tokens of one forward of stacked sets; more brings nothing on a CPU.
 PASS_TOKENS = 1024
-VALUES = ("zero",)
 _KINDS = ("head", "kv", "attn", "mlp")
 
 
@@ -39,42 +41,47 @@ def ablate(
     positions: str = "all",
     calibration: Sequence[ItemLike] = (),
     batch_size: int | None = None,
+    seed: int = 0,
 ) -> OutcomeTable:
-    """Outcomes of every example under the ablation of every set, at all positions.
+    """Outcomes of every example under the ablation of every set.
 
     Parameters
     ----------
     sets:
         Heads, KV groups, attention layers and MLPs, in any mixture; the empty set is the untouched model.
     value:
-        "zero".
+        What the units are replaced by: "zero"; "mean", one vector per unit, over the calibration examples and the
+        positions that are replaced, every token counting once; "mean-positions", a mean per position over the
+        calibration examples of the same length; "counterfactual", the values on the example's own counterfactual
+        prompt; "resample", those on a calibration example of the same length, drawn at random.
     positions:
-        "all".
+        Where: "all"; "not-first", all but the first, which attention uses as a sink; "answer", the last alone.
     calibration:
-        Held-out examples, of which means would be taken.
+        Held-out examples, for means and resampling.
     batch_size:
         Most examples in a batch; by default it follows from shapes.
+    seed:
+        Of the draws of "resample".
 
     Returns
     -------
     OutcomeTable
         Rows in the order of `sets`, columns in the order of `items`. "candidates" and "logit_diff" are there
-        only when every item has foils. ``choices["already_zero"]`` lists units whose output was zero anyway
-        (in the last layer: at the last position, where alone it is read).
+        only when every item has foils. ``choices["unchanged"]`` lists units that had these values anyway, in the
+        first batch (in the last layer: at the last position, where alone it is read).
 
     Raises
     ------
     UsageError
-        For no sets or examples, another value, and units of kinds that cannot be ablated.
+        For no sets or examples, an unknown value or positions, units of kinds that cannot be ablated, calibration
+        examples that are missing, of no fitting length or among the items, and counterfactuals of another length.
     UnitError
         For units that the model does not have.
     InterventionError
         Where a unit's ablation is not proven at its site; the message names the unit.
     """
-    if value not in VALUES:
-        raise UsageError(f"unknown ablation value {value!r}", "", f"known are {', '.join(VALUES)}")
-    if positions != "all":
-        raise UsageError(f"unknown positions {positions!r}", "", "use 'all'")
+    check_value(value, items, calibration)
+    check_positions(positions, items)
     if not sets:
         raise UsageError("no sets to ablate were given", "", "pass at least one, e.g. the empty set ()")
     named = tuple(tuple(sorted(set(units))) for units in sets)
@@ -82,22 +89,33 @@ def ablate(
     todo = sorted(dict.fromkeys(parts), key=_lowest(model))  # equal interventions run once
     batches = plan(items, model, batch_size=batch_size)
     found = {one: _Row(len(items)) for one in todo}
-    ledger = Ledger()
     with model.measuring(), torch.no_grad():
+        replacing = source(
+            model,
+            value,
+            sites(part for one in todo for part in one),
+            items,
+            calibration=calibration,
+            start=lambda length: first_position(positions, length),
+            batch_size=batch_size,
+            seed=seed,
+        )
+        run = _Run(model, todo, replacing, positions, found)
         cut = can_cut(model, batches[0].prompts(model.device)[:1])
         for number, batch in enumerate(batches):
             with answer_position_only(model) if cut else nullcontext():
-                _run_batch(model, batch, todo, found, ledger, prove=number == 0)
+                run.batch(batch, prove=number == 0)
     measures = sorted(set.intersection(*(set(row.values) for row in found.values())))
     if not all(item.foil_ids for item in items):
         measures = [name for name in measures if name not in CONTRASTS]
     columns = {name: np.stack([found[one].values[name] for one in parts]) for name in measures}
     choices = {
         "ablation": value,
-        "positions": "all",
+        "positions": positions,
         "dtype": str(model.dtype).removeprefix("torch."),
         "batches": describe(batches),
-        "already_zero": [str(unit) for unit in sorted(ledger.already_zero)],
+        **replacing.choices,
+        "unchanged": [str(unit) for unit in sorted(run.ledger.unchanged)],
     }
     return OutcomeTable(named, columns, tuple(item.index for item in items), choices)
 
@@ -122,8 +140,8 @@ def canary(model: LoadedModel, item: ItemLike, *, layer: int | None = None) -> t
         ids = torch.tensor([item.prompt_ids], device=model.device)
         clean = clean_run(model, ids, ()).rows
         noise = float((clean_run(model, ids, ()).rows - clean).abs().max())
-        zeroing = Zeroing(model, [parts])
-        with zeroing.applied():
+        zero = Intervention(model, [parts], zeros(model, sites(parts)), length=ids.shape[1])
+        with zero.applied():
             rows = last_rows(model.trunk(ids, use_cache=False).last_hidden_state)
     moved = float((rows - clean).abs().max())
     floor = max(10 * noise, 4 * torch.finfo(model.dtype).eps * float(clean.abs().max()))
@@ -149,57 +167,63 @@ class _Row:
             column[list(rows)] = values.numpy()
 
 
-def _run_batch(
-    model: LoadedModel,
-    batch: Batch,
-    todo: Sequence[Parts],
-    found: dict[Parts, _Row],
-    ledger: Ledger,
-    *,
-    prove: bool,
-) -> None:
-    lowest = _lowest(model)
-    ids, targets = batch.prompts(model.device), Targets.of(batch.items, model.device)
-    active = [one for one in todo if one]
-    per_pass = max(1, PASS_TOKENS // ids.numel())
-    groups = [active[start : start + per_pass] for start in range(0, len(active), per_pass)]
-    starts = [min(map(lowest, group)) for group in groups]
-    run: CleanRun | None = None
-    if any(starts) or () in found:
-        run = clean_run(model, ids, [start for start in starts if start])
-    if () in found and run is not None:
-        found[()].put(batch.rows, _on_cpu(outcomes(model, run.rows, targets)))
-    for group, start in zip(groups, starts, strict=True):
-        rows = _ablated_rows(model, ids, group, start, run, ledger, prove=prove)
-        results = outcomes(model, rows, targets.repeat(len(group)))
-        for position, one in enumerate(group):
-            part = slice(position * len(ids), (position + 1) * len(ids))
-            found[one].put(batch.rows, _on_cpu({name: values[part] for name, values in results.items()}))
+@dataclass
+class _Run:
+    """The passes of one ablation."""
 
+    model: LoadedModel
+    todo: Sequence[Parts]
+    source: Source
+    positions: str
+    found: dict[Parts, _Row]
+    ledger: Ledger = field(default_factory=Ledger)
 
-def _ablated_rows(
-    model: LoadedModel,
-    ids: Tensor,
-    group: Sequence[Parts],
-    start: int,
-    run: CleanRun | None,
-    ledger: Ledger,
-    *,
-    prove: bool,
-) -> Tensor:
-    """The trunk's output at the last position [sets · examples, width] with each set ablated in its own rows."""
-    residual = run.residuals[start].repeat(len(group), 1, 1) if run is not None and start else None
-    zeroing = Zeroing(model, group)
-    proof = Proof(zeroing, ledger)
-    stacked = ids.repeat(len(group), 1)
-    with resume(model, start, residual, tuples=run is not None and run.tuples):
-        if not prove:
-            with zeroing.applied():
-                return last_rows(model.trunk(stacked, use_cache=False).last_hidden_state)
-        with proof.watch_before(), zeroing.applied(), proof.watch_after():
-            rows = last_rows(model.trunk(stacked, use_cache=False).last_hidden_state)
-    proof.check()
-    return rows
+    def batch(self, batch: Batch, *, prove: bool) -> None:
+        """Every set on one batch, as many in one pass as `PASS_TOKENS` allows."""
+        model, lowest = self.model, _lowest(self.model)
+        ids, targets = batch.prompts(model.device), Targets.of(batch.items, model.device)
+        active = [one for one in self.todo if one]
+        per_pass = max(1, PASS_TOKENS // ids.numel())
+        groups = [active[start : start + per_pass] for start in range(0, len(active), per_pass)]
+        starts = [min(map(lowest, group)) for group in groups]
+        clean: CleanRun | None = None
+        if any(starts) or () in self.found:
+            clean = clean_run(model, ids, [start for start in starts if start])
+        if () in self.found and clean is not None:
+            self.found[()].put(batch.rows, _on_cpu(outcomes(model, clean.rows, targets)))
+        values = self.source.of(batch) if active else {}
+        for group, start in zip(groups, starts, strict=True):
+            rows = self._ablated_rows(ids, group, start, clean, values, prove=prove)
+            results = outcomes(model, rows, targets.repeat(len(group)))
+            for position, one in enumerate(group):
+                part = slice(position * len(ids), (position + 1) * len(ids))
+                own = {name: column[part] for name, column in results.items()}
+                self.found[one].put(batch.rows, _on_cpu(own))
+
+    def _ablated_rows(
+        self,
+        ids: Tensor,
+        group: Sequence[Parts],
+        start: int,
+        clean: CleanRun | None,
+        values: Values,
+        *,
+        prove: bool,
+    ) -> Tensor:
+        """The trunk's output at the last position [sets · examples, width] with each set ablated in its own rows."""
+        model = self.model
+        residual = clean.residuals[start].repeat(len(group), 1, 1) if clean is not None and start else None
+        intervention = Intervention(model, group, values, length=ids.shape[1], positions=self.positions)
+        proof = Proof(intervention, self.ledger)
+        stacked = ids.repeat(len(group), 1)
+        with resume(model, start, residual, tuples=clean is not None and clean.tuples):
+            if not prove:
+                with intervention.applied():
+                    return last_rows(model.trunk(stacked, use_cache=False).last_hidden_state)
+            with proof.watch_before(), intervention.applied(), proof.watch_after():
+                rows = last_rows(model.trunk(stacked, use_cache=False).last_hidden_state)
+        proof.check()
+        return rows
 
 
 def _parts(model: LoadedModel, units: Iterable[Unit]) -> Parts:

@@ -1,9 +1,9 @@
 """Proof of intervention, unit by unit, at its site: a hook that fired proves nothing, nor do logits that moved.
 
-Heads: the projection ran on an input whose slices are exactly zero and whose other slices are untouched, at every
-position; and its output is that of this input (so it changed by exactly −W[:, slice]·z), within the noise of the
-dtype, at the position where the head's own activation is largest. MLPs: their output is zero, and so is what the
-block adds to the residual after attention. A unit whose output is zero already counts as proven, and is listed.
+At every site the units of a set have exactly the values that were asked for, at the positions asked for, and
+everything else is untouched. Heads: the projection's output is that of this input (zeroed heads changed it by exactly
+−W[:, slice]·z), within the noise of the dtype, at the position where the head changed most. MLPs: what the block adds
+to the residual after attention is this output. A unit that had these values already counts as proven, and is listed.
 Hooks that narrow what a module sees (the last block's answer position) come first.
 """
 
@@ -19,8 +19,9 @@ from torch import Tensor
 
 from circuittest.errors import InterventionError
 from circuittest.measure.batches import precision
-from circuittest.measure.zeroing import Zeroing
-from circuittest.models.hooks import hooks, on_input, on_output
+from circuittest.measure.interventions import Intervention
+from circuittest.measure.sites import Site
+from circuittest.models.hooks import Change, hooks, on_input, on_output
 from circuittest.models.loaded import LoadedModel, weight_in_out
 from circuittest.units import Unit
 
@@ -33,182 +34,208 @@ class Ledger:
 
     Attributes
     ----------
-    already_zero:
-        Units whose output was zero before it was ablated.
+    unchanged:
+        Units whose values were already those that they were to be replaced by.
     gains:
-        Layer → largest norm of a column of its output projection, the scale of rounding errors.
+        Site → largest norm of a column of its projection, the scale of rounding errors.
     """
 
-    already_zero: set[Unit] = field(default_factory=set)
-    gains: dict[int, float] = field(default_factory=dict)
+    unchanged: set[Unit] = field(default_factory=set)
+    gains: dict[Site, float] = field(default_factory=dict)
 
 
 @dataclass
 class Proof:
-    """Watches one pass of a `Zeroing` and judges it afterwards."""
+    """Watches one pass of an `Intervention` and judges it afterwards."""
 
-    zeroing: Zeroing
+    intervention: Intervention
     ledger: Ledger = field(default_factory=Ledger)
-    before: dict[tuple[str, int], Tensor] = field(default_factory=dict)
-    after: dict[tuple[str, int], Tensor] = field(default_factory=dict)
+    before: dict[tuple[Site, str], Tensor] = field(default_factory=dict)
+    after: dict[tuple[Site, str], Tensor] = field(default_factory=dict)
 
     @property
     def model(self) -> LoadedModel:
         """The model that is watched."""
-        return self.zeroing.model
+        return self.intervention.model
+
+    @property
+    def sites(self) -> tuple[Site, ...]:
+        """The sites of all units of all sets."""
+        return tuple(sorted({Site.of(part) for parts in self.intervention.sets for part in parts}))
 
     @contextmanager
     def watch_before(self) -> Iterator[None]:
-        """What the units would have written; to be entered before the zeroing."""
+        """What the units would have been; to be entered before the intervention."""
         with ExitStack() as stack:
-            for layer in self.zeroing.heads:
-                stack.enter_context(
-                    on_input(self.model.blocks[layer].out, self._keep(self.before, "z", layer))
-                )
-            for layer in self.zeroing.mlps:
-                stack.enter_context(
-                    on_output(self.model.blocks[layer].mlp_out, self._keep(self.before, "mlp", layer))
-                )
+            for site in self.sites:
+                stack.enter_context(site.hooked(self.model, self._keep(self.before, site, "site")))
             yield
 
     @contextmanager
     def watch_after(self) -> Iterator[None]:
-        """What the modules really ran on and gave; to be entered after the zeroing."""
+        """What the modules really ran on and gave; to be entered after the intervention."""
 
-        def look(layer: int) -> Any:
+        def look(site: Site) -> Any:
             def hook(_module: Any, args: tuple[Any, ...], output: Tensor) -> None:
-                self.after["z", layer], self.after["out", layer] = args[0], output
+                self.after[site, "site"], self.after[site, "out"] = args[0], output
 
             return hook
 
         with ExitStack() as stack:
-            for layer in self.zeroing.heads:
-                handle = self.model.blocks[layer].out.register_forward_hook(look(layer))
-                stack.enter_context(hooks(handle))
-            for layer in self.zeroing.mlps:
-                block = self.model.blocks[layer]
-                stack.enter_context(on_output(block.mlp_out, self._keep(self.after, "mlp", layer)))
-                stack.enter_context(on_output(block.block, self._keep(self.after, "block", layer)))
-                if self.model.layout.parallel:
-                    stack.enter_context(on_input(block.block, self._keep(self.after, "base", layer)))
-                    stack.enter_context(on_output(block.out, self._keep(self.after, "attn", layer)))
+            for site in self.sites:
+                if site.kind == "mlp":
+                    self._watch_mlp(stack, site)
                 else:
-                    entry = block.mlp if block.mlp_norm is None else block.mlp_norm
-                    # Ahead of hooks that narrow what the MLP sees.
-                    stack.enter_context(on_input(entry, self._keep(self.after, "base", layer), ahead=True))
+                    handle = site.module(self.model).register_forward_hook(look(site))
+                    stack.enter_context(hooks(handle))
             yield
+
+    def _watch_mlp(self, stack: ExitStack, site: Site) -> None:
+        block = self.model.blocks[site.layer]
+        stack.enter_context(site.hooked(self.model, self._keep(self.after, site, "site")))
+        stack.enter_context(on_output(block.block, self._keep(self.after, site, "block")))
+        if self.model.layout.parallel:
+            stack.enter_context(on_input(block.block, self._keep(self.after, site, "base")))
+            stack.enter_context(on_output(block.out, self._keep(self.after, site, "attn")))
+        else:
+            entry = block.mlp if block.mlp_norm is None else block.mlp_norm
+            # Ahead of hooks that narrow what the MLP sees.
+            stack.enter_context(on_input(entry, self._keep(self.after, site, "base"), ahead=True))
 
     @torch.no_grad()
     def check(self) -> None:
-        """Raise InterventionError naming the first unit whose ablation is not proven."""
-        for layer in sorted(self.zeroing.heads):
-            self._check_heads(layer)
-        for layer in sorted(self.zeroing.mlps):
-            self._check_mlp(layer)
+        """Raise InterventionError naming the first unit whose intervention is not proven."""
+        for site in self.sites:
+            self._check(site)
 
-    def _check_heads(self, layer: int) -> None:
-        keep = self.zeroing.heads[layer]
-        shape = (len(keep), -1, keep.shape[1])  # sets, examples · positions, heads
-        before = (
-            self._seen(self.before, "z", layer)
-            .flatten(0, 1)
-            .unflatten(1, (shape[2], -1))
-            .unflatten(0, shape[:2])
-        )
-        after = self._seen(self.after, "z", layer).flatten(0, 1)
-        out = self._seen(self.after, "out", layer).flatten(0, 1)
-        units = self.zeroing.units("head", layer)
-        if len(after) != len(before) * before.shape[1]:
-            raise InterventionError(f"the output projection of layer L{layer} ran on another shape", "", _DO)
-        if not torch.equal(after.view_as(before), before * keep.view(len(keep), 1, -1, 1)):
-            self._blame(units, before, after.view_as(before))
-        sets = torch.tensor([row for row, _ in units], device=keep.device)
-        heads = torch.tensor([unit.index or 0 for _, unit in units], device=keep.device)
-        largest, where = before.abs().amax(3)[sets, :, heads].max(1)
-        self.ledger.already_zero.update(
-            unit for (_, unit), size in zip(units, largest.tolist(), strict=True) if size == 0.0
-        )
-        flat = sets * before.shape[1] + where
-        self._check_outputs(units, before.flatten(0, 1)[flat, heads], after[flat], out[flat])
+    def _check(self, site: Site) -> None:
+        apart = lambda tensor: site.apart(self.model, tensor).unflatten(0, (len(self.intervention.sets), -1))
+        before, seen = apart(self._seen(self.before, site, "site")), self._seen(self.after, site, "site")
+        sets, units = self._units(site)
+        if seen.shape != self.before[site, "site"].shape:
+            name = site.unit(int(units[0]))
+            raise InterventionError(f"{name} was not ablated", "its module ran on another shape", _DO)
+        after = apart(seen)
+        positions = before.shape[2]
+        start = max(0, positions - _replaced_positions(self.intervention.positions, self.intervention.length))
+        expected = before.clone()
+        asked = self.intervention.values[site][:, -positions:].expand_as(before[0])
+        for row, part in enumerate(expected):
+            mine = units[sets == row]
+            part[:, start:, mine] = asked[:, start:, mine]
+        if not torch.equal(after, expected):
+            self._blame(site, expected, after)
+        # Where each unit changed most: [units, examples · positions].
+        change = (before - expected).abs().amax(4).flatten(1, 2)
+        largest, where = change[sets, :, units].max(1)
+        self.ledger.unchanged.update(site.unit(i) for i in units[largest == 0].tolist())
+        if site.kind == "mlp":
+            self._check_block(site, seen)
+        else:
+            lost = (before - expected).flatten(1, 2)[sets, where, units]
+            self._check_outputs(site, sets * change.shape[1] + where, units, lost)
 
-    def _blame(self, units: list[tuple[int, Unit]], before: Tensor, after: Tensor) -> None:
-        """Name what is wrong with the projection's input [sets, positions, heads, size]."""
-        for row, unit in units:
-            if float(after[row, :, unit.index or 0].abs().max()) != 0.0:
-                raise InterventionError(f"{unit} was not ablated", "the projection still read its slice", _DO)
-        changed = (after != before).any(3).any(1).nonzero().tolist()
-        named = {(row, unit.index) for row, unit in units}
-        other = next(head for row, head in changed if (row, head) not in named)
-        layer = units[0][1].layer
-        raise InterventionError(
-            f"ablating {units[0][1]} changed L{layer}.H{other}, which is not in the set", "", _DO
-        )
+    def _units(self, site: Site) -> tuple[Tensor, Tensor]:
+        """The set and the index of every unit of the site that is to be replaced."""
+        found = [
+            (row, part.index or 0)
+            for row, parts in enumerate(self.intervention.sets)
+            for part in parts
+            if Site.of(part) == site
+        ]
+        table = torch.tensor(found, device=self.model.device)
+        return table[:, 0], table[:, 1]
 
-    def _check_outputs(self, units: list[tuple[int, Unit]], z: Tensor, after: Tensor, out: Tensor) -> None:
-        """Is the projection's output [units, width] that of its input `after`? `z` [units, size] was zeroed in it."""
-        layer = units[0][1].layer or 0
-        module, dtype = self.model.blocks[layer].out, precision(self.model.dtype)
+    def _blame(self, site: Site, expected: Tensor, after: Tensor) -> None:
+        """Name what is wrong with the tensor at the site [sets, examples, positions, units, size]."""
+        wrong = (after != expected).flatten(1, 2).any(3).any(1)  # [sets, units]
+        sets, units = self._units(site)
+        if not bool(torch.isfinite(expected).all()):
+            index = int((~torch.isfinite(expected)).flatten(0, 2).any(2).any(0).nonzero()[0])
+            raise InterventionError(
+                f"{site.unit(index)} is not finite", "its activations overflowed", "run in float32"
+            )
+        if bool((hit := wrong[sets, units]).any()):
+            raise InterventionError(
+                f"{site.unit(int(units[hit][0]))} was not ablated",
+                "what was read at its site is not what was asked for",
+                _DO,
+            )
+        row, index = wrong.nonzero()[0].tolist()
+        mine = units[sets == row].tolist()
+        who = f"ablating {site.unit(mine[0])}" if mine else f"a set without units of layer L{site.layer}"
+        raise InterventionError(f"{who} changed {site.unit(index)}, which is not in the set", "", _DO)
+
+    def _check_outputs(self, site: Site, flat: Tensor, units: Tensor, lost: Tensor) -> None:
+        """Is the projection's output that of its input at some rows, one for each unit?
+
+        flat [units]: rows among sets · examples · positions. lost [units, size]: what the unit should have lost there.
+        """
+        rows, inverse = flat.unique(return_inverse=True)
+        after = self.after[site, "site"].flatten(0, 1)[rows]
+        out = self._seen(self.after, site, "out").flatten(0, 1)[rows]
+        module, dtype = site.module(self.model), precision(self.model.dtype)
         weight = getattr(module, "weight", None)
         if isinstance(weight, Tensor) and weight.is_floating_point() and not self.model.quantised:
             matrix, bias = weight_in_out(module).to(dtype), getattr(module, "bias", None)
             expected = after.to(dtype) @ matrix + (0 if bias is None else bias.to(dtype))
-            if layer not in self.ledger.gains:
-                self.ledger.gains[layer] = float(matrix.norm(dim=0).max())
-            scale = after.to(dtype).norm(dim=1) * self.ledger.gains[layer] + expected.abs().amax(1)
-            linear = lambda lost: lost.to(dtype) @ matrix
+            if site not in self.ledger.gains:
+                self.ledger.gains[site] = float(matrix.norm(dim=0).max())
+            scale = after.to(dtype).norm(dim=1) * self.ledger.gains[site] + expected.abs().amax(1)
+            linear = lambda part: part.to(dtype) @ matrix
         else:
             expected = module.forward(after).to(dtype)
             scale = expected.norm(dim=1)
-            linear = lambda lost: (module.forward(lost) - module.forward(torch.zeros_like(lost))).to(dtype)
+            linear = lambda part: (module.forward(part) - module.forward(torch.zeros_like(part))).to(dtype)
         error = (out.to(dtype) - expected).abs().amax(1)
-        wrong = (error > 16 * torch.finfo(self.model.dtype).eps * scale).nonzero().flatten().tolist()
-        if wrong:
-            unit = units[wrong[0]][1]
-            lost = torch.zeros_like(after[0]).unflatten(0, (self.model.layout.n_heads, -1))
-            lost[unit.index or 0] = z[wrong[0]]
-            write = linear(lost.flatten())
-            left = (out[wrong[0]].to(dtype) - expected[wrong[0]]) @ write / write.pow(2).sum()
+        wrong = ~(error <= 16 * torch.finfo(self.model.dtype).eps * scale)
+        if bool(wrong.any()):
+            one = int(wrong[inverse].nonzero()[0])
+            row, index = int(inverse[one]), int(units[one])
+            part = torch.zeros_like(after[0]).unflatten(0, (site.units(self.model), -1))
+            part[index] = lost[one]
+            write = linear(part.flatten())
+            left = (out[row].to(dtype) - expected[row]) @ write / write.pow(2).sum()
             raise InterventionError(
-                f"{unit} was not ablated",
+                f"{site.unit(index)} was not ablated",
                 f"the projection did not use its ablated input: {float(left):.2f} of the unit's write is left",
                 _DO,
             )
 
-    def _check_mlp(self, layer: int) -> None:
-        sets = len(self.zeroing.mlps[layer])
-        before = self._seen(self.before, "mlp", layer).unflatten(0, (sets, -1))
-        after = self._seen(self.after, "mlp", layer).unflatten(0, (sets, -1))
-        base = self._seen(self.after, "base", layer)
+    def _check_block(self, site: Site, after: Tensor) -> None:
+        """Does the block add to the residual exactly what the MLP gave, behind its post-norm?"""
+        base = self._seen(self.after, site, "base")
         if self.model.layout.parallel:
-            base = base + self._seen(self.after, "attn", layer)
-        block = self._seen(self.after, "block", layer)
-        added = (block - base).unflatten(0, (sets, -1))
-        silent = self._post_norm_of_zero(layer, added)
-        tolerance = 4 * torch.finfo(self.model.dtype).eps * float(block.abs().max())
-        for row, unit in self.zeroing.units("mlp", layer):
-            if float(after[row].abs().max()) != 0.0:
-                raise InterventionError(f"{unit} was not ablated", "its output is not zero", _DO)
-            if float((added[row] - silent).abs().max()) > tolerance:
-                raise InterventionError(
-                    f"{unit} was not ablated", "its block still adds something to the residual", _DO
-                )
-            if float(before[row].abs().max()) == 0.0:
-                self.ledger.already_zero.add(unit)
+            base = base + self._seen(self.after, site, "attn")
+        block = self._seen(self.after, site, "block")
+        norm = self.model.blocks[site.layer].mlp_post_norm
+        write = after if norm is None else norm.forward(after)
+        largest = max(float(part.abs().max()) for part in (block, base, write))
+        error = (
+            (block - base - write).abs().unflatten(0, (len(self.intervention.sets), -1)).flatten(1).amax(1)
+        )
+        mine = error[self._units(site)[0]]
+        if not bool((mine <= 4 * torch.finfo(self.model.dtype).eps * largest).all()):
+            raise InterventionError(
+                f"{site.unit(0)} was not ablated", "its block adds something else to the residual", _DO
+            )
 
-    def _post_norm_of_zero(self, layer: int, like: Tensor) -> Tensor:
-        norm = self.model.blocks[layer].mlp_post_norm
-        zero = torch.zeros_like(like[0, :1, :1])
-        return zero if norm is None else norm.forward(zero)
-
-    def _keep(self, where: dict[tuple[str, int], Tensor], role: str, layer: int) -> Any:
+    def _keep(self, where: dict[tuple[Site, str], Tensor], site: Site, role: str) -> Change:
         def hook(tensor: Tensor) -> None:
-            where[role, layer] = tensor.clone() if self.model.in_place else tensor
+            where[site, role] = tensor.clone() if self.model.in_place else tensor
 
         return hook
 
-    def _seen(self, where: dict[tuple[str, int], Tensor], role: str, layer: int) -> Tensor:
-        if (role, layer) not in where:
+    def _seen(self, where: dict[tuple[Site, str], Tensor], site: Site, role: str) -> Tensor:
+        if (site, role) not in where:
             raise InterventionError(
-                f"nothing was seen of layer L{layer} while it was ablated", "its modules did not run", _DO
+                f"nothing was seen of layer L{site.layer} while it was ablated",
+                "its modules did not run",
+                _DO,
             )
-        return where[role, layer]
+        return where[site, role]
+
+
+def _replaced_positions(positions: str, length: int) -> int:
+    """How many positions, counted from the end of a prompt, are replaced."""
+    return {"all": length, "not-first": length - 1, "answer": 1}[positions]

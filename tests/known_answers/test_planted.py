@@ -65,7 +65,7 @@ def test_outcomes_are_those_on_paper(plain: Planted) -> None:
         np.testing.assert_allclose(table.columns["log_prob"][row], log_prob, atol=tolerance(plain))
     # Every unit writes something, so that each proof means something. But the reader has nothing without its carrier,
     # and of the last layer only the last position is run.
-    assert {text for text in table.choices["already_zero"] if not text.startswith("L5.")} <= {"L4.H5"}
+    assert {text for text in table.choices["unchanged"] if not text.startswith("L5.")} <= {"L4.H5"}
 
 
 def test_an_mlp_that_is_needed() -> None:

@@ -218,8 +218,10 @@ def test_foils_are_optional() -> None:
 
 def test_refusals() -> None:
     model, items = model_of("gpt2"), random_items(2)
-    with pytest.raises(UsageError, match="unknown ablation value 'mean'"):
-        ablate(model, items, [()], value="mean")
+    with pytest.raises(UsageError, match="unknown ablation value 'median'"):
+        ablate(model, items, [()], value="median")
+    with pytest.raises(UsageError, match="unknown positions 'last'"):
+        ablate(model, items, [()], positions="last")
     with pytest.raises(UsageError, match="no sets"):
         ablate(model, items, [])
     with pytest.raises(UnitError, match=r"no L0\.H9"):

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from circuittest.errors import InterventionError, UnsupportedModel
-from circuittest.measure import zeroing
+from circuittest.measure import interventions, sites
 from circuittest.measure.ablation import ablate
+from circuittest.measure.sites import Site, record
 from circuittest.models.hooks import count
 from circuittest.units import Unit
 from tests.helpers import tiny
@@ -27,10 +28,9 @@ def test_a_hook_that_does_nothing(
     architecture: str, quantised: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = replace(tiny.build_loaded(architecture), quantised=quantised)
-    monkeypatch.setattr(zeroing, "zero_heads", lambda tensor, keep: tensor.clone())
+    monkeypatch.setattr(interventions, "replaced", lambda apart, *_: apart.clone())
     with pytest.raises(InterventionError, match=r"L1\.H2 was not ablated"):
         ablate(model, ITEMS, [HEADS])
-    monkeypatch.setattr(zeroing, "zero_mlp", lambda tensor, keep: tensor.clone())
     with pytest.raises(InterventionError, match=r"L1\.MLP was not ablated"):
         ablate(model, ITEMS, [MLP])
     assert count(model.module) == 0
@@ -41,19 +41,19 @@ def test_a_hook_that_does_nothing(
 def test_honest_ablations_pass_in_every_dtype(architecture: str, dtype: torch.dtype) -> None:
     model = tiny.build_loaded(architecture, dtype=dtype)
     table = ablate(model, ITEMS, [HEADS, MLP, (*HEADS, *MLP), ()])
-    assert table.choices["already_zero"] == []
+    assert table.choices["unchanged"] == []
 
 
 def test_one_unit_of_many_that_is_not_ablated_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny.build_loaded("llama")
-    honest = zeroing.zero_heads
+    honest = interventions.replaced
 
-    def forgetful(tensor: Tensor, keep: Tensor) -> Tensor:
-        keep = keep.clone()
-        keep[1, 3] = 1
-        return honest(tensor, keep)
+    def forgetful(apart: Tensor, mask: Tensor, value: Tensor, start: int) -> Tensor:
+        mask = mask.clone()
+        mask[1, 3] = False
+        return honest(apart, mask, value, start)
 
-    monkeypatch.setattr(zeroing, "zero_heads", forgetful)
+    monkeypatch.setattr(interventions, "replaced", forgetful)
     all_heads = tuple(Unit("head", 1, i) for i in range(4))
     with pytest.raises(InterventionError, match=r"L1\.H3 was not ablated"):
         ablate(model, ITEMS, [all_heads[:2], all_heads])
@@ -61,7 +61,7 @@ def test_one_unit_of_many_that_is_not_ablated_is_named(monkeypatch: pytest.Monke
 
 def test_heads_outside_the_set_stay_untouched(monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny.build_loaded("llama")
-    monkeypatch.setattr(zeroing, "zero_heads", lambda tensor, keep: torch.zeros_like(tensor))
+    monkeypatch.setattr(interventions, "replaced", lambda apart, *_: torch.zeros_like(apart))
     with pytest.raises(InterventionError, match=r"ablating L1\.H0 changed L1\.H1, which is not in the set"):
         ablate(model, ITEMS, [(Unit("head", 1, 0),)])
 
@@ -88,7 +88,7 @@ def test_a_block_that_adds_an_mlp_of_its_own() -> None:
         return plain(hidden_states, *args, **kwargs) + 0.1 * hidden_states
 
     block.forward = forward
-    with pytest.raises(InterventionError, match=r"L1\.MLP was not ablated.*still adds something"):
+    with pytest.raises(InterventionError, match=r"L1\.MLP was not ablated.*adds something else"):
         ablate(tiny.wrap(module), ITEMS, [MLP])
 
 
@@ -131,20 +131,28 @@ def test_hooks_of_others_that_undo_the_ablation() -> None:
     assert kept
 
 
-def test_a_unit_that_writes_nothing_is_listed_as_already_zero() -> None:
+def test_a_unit_that_writes_nothing_is_listed_as_unchanged() -> None:
     module = tiny.build("llama")
     layer = module.model.layers[1]
     with torch.no_grad():
         layer.self_attn.v_proj.weight[4:8] = 0.0  # KV head 1, so that heads 2 and 3 have z = 0
         layer.mlp.down_proj.weight.zero_()
     table = ablate(tiny.wrap(module), ITEMS, [(Unit("kv", 1, 1), *MLP), (Unit("head", 1, 0),)])
-    assert table.choices["already_zero"] == ["L1.H2", "L1.H3", "L1.MLP"]
+    assert table.choices["unchanged"] == ["L1.H2", "L1.H3", "L1.MLP"]
 
 
 def test_an_mlp_that_returns_no_tensor_is_unsupported() -> None:
-    hook = zeroing.Zeroing(tiny.build_loaded("llama"), [MLP])._mlp_hook(1)
+    module = tiny.build("llama")
+    mlp = module.model.layers[1].mlp
+    plain = mlp.forward
+    model = tiny.wrap(module)
+    mlp.forward = lambda x: {"output": plain(x)}
     with pytest.raises(UnsupportedModel, match="the MLP of layer L1 returns a dict"):
-        hook(None, (), {"output": torch.zeros(4, 6, 16)})
+        record(model, tiny.tokens(1, 6), [Site(1, "mlp")])
+
+
+def test_of_an_mlp_that_returns_a_tuple_the_first_element_is_replaced() -> None:
+    hook = sites._output_hook(Site(1, "mlp"), torch.zeros_like)
     zeroed, scores = hook(None, (), (torch.ones(4, 6, 16), "scores"))
     assert not zeroed.any()
     assert scores == "scores"

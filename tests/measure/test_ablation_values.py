@@ -1,0 +1,205 @@
+"""ablate() with other values than zero and at some positions only: what plain hooks on the whole model give."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from circuittest.errors import UsageError
+from circuittest.measure.ablation import ablate
+from circuittest.measure.batches import plan
+from circuittest.measure.sites import Site
+from circuittest.measure.values import VALUES, source
+from circuittest.models.loaded import LoadedModel
+from circuittest.units import Unit
+from tests.helpers import tiny
+from tests.helpers.items import FakeItem, random_items
+from tests.helpers.plain import Plain, Record, scores
+
+ITEMS = random_items(3)
+CALIBRATION = [replace(item, index=item.index + 100) for item in random_items(5, seed=3)]
+POSITIONS = ("all", "not-first", "answer")
+#: The heads of a KV group (two of four) and of an attention layer are written out for the reference.
+SETS = {
+    "": "",
+    "L0.H1": "L0.H1",
+    "L2.MLP": "L2.MLP",
+    "L1.ATTN": "L1.H0 L1.H1 L1.H2 L1.H3",
+    "L0.H0 L1.H1 L1.MLP L2.H2 L2.MLP": "L0.H0 L1.H1 L1.MLP L2.H2 L2.MLP",
+}
+UNITS = [tuple(map(Unit.parse, text.split())) for text in SETS]
+PARTS = [tuple(map(Unit.parse, text.split())) for text in SETS.values()]
+
+
+@lru_cache
+def model_of(architecture: str) -> LoadedModel:
+    return tiny.build_loaded(architecture, dtype=torch.float64)
+
+
+def at(positions: str, length: int) -> list[int]:
+    return {"all": list(range(length)), "not-first": list(range(1, length)), "answer": [length - 1]}[
+        positions
+    ]
+
+
+def reference(
+    plain: Plain, value: str, positions: str, donors: Sequence[FakeItem], sets: Sequence[tuple[Unit, ...]]
+) -> dict[str, np.ndarray]:
+    """The table that plain hooks give; `donors` are the calibration examples that "resample" drew."""
+    calibration = [plain.record(item.prompt_ids) for item in CALIBRATION]
+
+    def values(item: FakeItem, donor: FakeItem, unit: Unit, other: Record) -> Tensor:
+        if value == "zero":
+            return torch.zeros_like(calibration[0][unit][0])
+        if value == "mean":
+            return torch.cat([one[unit][at(positions, len(one[unit]))] for one in calibration]).mean(0)
+        if value == "mean-positions":
+            alike = [one[unit] for one in calibration if len(one[unit]) == len(item.prompt_ids)]
+            return torch.stack(alike).mean(0)
+        return other[unit]
+
+    table: dict[str, list[list[float]]] = {"log_prob": [], "logit_diff": [], "prob_diff": []}
+    for units in sets:
+        rows = []
+        for item, donor in zip(ITEMS, donors, strict=True):
+            other = plain.record(donor.prompt_ids if value == "resample" else item.counterfactual_ids)
+            new = {unit: values(item, donor, unit, other) for unit in units}
+            rows.append(scores(plain.logits(item.prompt_ids, new, at(positions, len(item.prompt_ids))), item))
+        for name, column in table.items():
+            column.append([row[name] for row in rows])
+    return {name: np.array(column) for name, column in table.items()}
+
+
+@pytest.mark.parametrize("value", VALUES)
+@pytest.mark.parametrize(
+    "architecture",
+    tiny.marked(
+        ["gpt2", "gpt_neox", "llama", "gemma3_text", "olmo2", "falcon", "bloom", "mixtral", "gpt_oss"]
+    ),
+)
+def test_ablation_is_what_plain_hooks_give(architecture: str, value: str) -> None:
+    model = model_of(architecture)
+    plain = Plain(model.module, architecture)
+    for positions in POSITIONS:
+        table = ablate(model, ITEMS, UNITS, value=value, positions=positions, calibration=CALIBRATION)
+        by_index = {item.index: item for item in CALIBRATION}
+        donors = [by_index[i] for i in table.choices.get("donors", ())] or ITEMS
+        for name, expected in reference(plain, value, positions, donors, PARTS).items():
+            np.testing.assert_allclose(table.columns[name], expected, rtol=0, atol=1e-11, err_msg=positions)
+        assert table.choices["ablation"] == value
+        assert table.choices["positions"] == positions
+        assert table.choices["unchanged"] == []
+
+
+@pytest.mark.parametrize("value", VALUES)
+def test_batches_make_no_difference(value: str) -> None:
+    model, items = model_of("llama"), random_items(7)
+    run = lambda size: ablate(
+        model, items, UNITS, value=value, positions="not-first", calibration=CALIBRATION, batch_size=size
+    )
+    together, single = run(None), run(1)
+    for name, values in together.columns.items():
+        np.testing.assert_allclose(values, single.columns[name], rtol=0, atol=1e-12, err_msg=name)
+
+
+def test_a_mean_is_one_vector_per_unit_over_all_tokens() -> None:
+    """Prompts of unequal length: every token counts once, and no unit gets another's mean."""
+    model = model_of("llama")
+    found = source(model, "mean", [Site(1, "head"), Site(2, "mlp")], ITEMS, calibration=CALIBRATION)
+    values = found.of(plan(ITEMS, model)[0])
+    plain = Plain(model.module, "llama")
+    runs = [plain.record(item.prompt_ids) for item in CALIBRATION]
+    for index in range(4):
+        mean = torch.cat([run[Unit("head", 1, index)] for run in runs]).mean(0)
+        torch.testing.assert_close(values[Site(1, "head")][0, 0, index], mean, rtol=0, atol=1e-14)
+    mean = torch.cat([run[Unit("mlp", 2)] for run in runs]).mean(0)
+    torch.testing.assert_close(values[Site(2, "mlp")][0, 0, 0], mean, rtol=0, atol=1e-14)
+    assert found.choices == {"calibration": [[3, 6], [2, 9]]}
+
+
+def test_means_of_a_float32_model_do_not_depend_on_the_batches() -> None:
+    model = tiny.build_loaded("gpt2")
+    run = lambda size: source(
+        model, "mean", [Site(1, "head")], ITEMS, calibration=CALIBRATION, batch_size=size
+    ).of(plan(ITEMS, model)[0])[Site(1, "head")]
+    torch.testing.assert_close(run(None), run(1), rtol=1e-6, atol=1e-7)
+
+
+def test_the_counterfactual_of_everything_is_the_counterfactual_run() -> None:
+    """Every head and MLP and the token at the answer position are the counterfactual's, so is what comes out."""
+    model = model_of("gpt2")
+    items = [
+        replace(item, counterfactual_ids=(*item.counterfactual_ids[:-1], item.prompt_ids[-1]))
+        for item in ITEMS
+    ]
+    everything = model.layout.universe("all")
+    table = ablate(model, items, [everything], value="counterfactual")
+    other = ablate(model, [replace(item, prompt_ids=item.counterfactual_ids) for item in items], [()])
+    for name, values in table.columns.items():
+        np.testing.assert_allclose(values, other.columns[name], rtol=0, atol=1e-12)
+
+
+def test_the_own_prompt_as_counterfactual_changes_nothing_and_is_said() -> None:
+    model = model_of("llama")
+    items = [replace(item, counterfactual_ids=item.prompt_ids) for item in ITEMS]
+    units = (Unit("head", 1, 2), Unit("mlp", 2))
+    table = ablate(model, items, [(), units], value="counterfactual")
+    assert table.choices["unchanged"] == ["L1.H2", "L2.MLP"]
+    np.testing.assert_allclose(table.columns["log_prob"][1], table.columns["log_prob"][0], rtol=0, atol=1e-12)
+
+
+def test_resampled_prompts_are_drawn_per_example_and_recorded() -> None:
+    model, pool = (
+        model_of("gpt2"),
+        [replace(one, index=100 + i) for i, one in enumerate(random_items(40, seed=3))],
+    )
+    run = lambda items, seed=0: ablate(
+        model, items, [UNITS[1]], value="resample", calibration=pool, seed=seed
+    )
+    items = random_items(8)
+    table = run(items)
+    length = {one.index: len(one.prompt_ids) for one in pool}
+    donors = table.choices["donors"]
+    assert [length[i] for i in donors] == [len(item.prompt_ids) for item in items]
+    assert len(set(donors)) > 4
+    assert table.choices["seed"] == 0
+    assert run(items[3:]).choices["donors"] == donors[3:]
+    other = run(items, seed=1)
+    assert other.choices["donors"] != donors
+    assert not np.array_equal(other.columns["log_prob"], table.columns["log_prob"])
+
+
+@pytest.mark.parametrize("value", ["mean", "mean-positions", "resample"])
+def test_calibration_examples_must_be_there_and_held_out(value: str) -> None:
+    model = model_of("gpt2")
+    with pytest.raises(UsageError, match=f"'{value}' without calibration examples"):
+        ablate(model, ITEMS, [()], value=value)
+    with pytest.raises(UsageError, match="2 of the 7 calibration prompts are among the examples"):
+        ablate(model, ITEMS, [()], value=value, calibration=[*CALIBRATION, *ITEMS[:2]])
+    # They are not looked at where nothing is taken from them.
+    ablate(model, ITEMS, [()], value="counterfactual", calibration=ITEMS)
+
+
+@pytest.mark.parametrize("value", ["mean-positions", "resample"])
+def test_every_length_needs_calibration_examples(value: str) -> None:
+    short = [item for item in CALIBRATION if len(item.prompt_ids) == 6]
+    with pytest.raises(UsageError, match="the 9 prompt tokens of 1 of the examples"):
+        ablate(model_of("gpt2"), ITEMS, [UNITS[1]], value=value, calibration=short)
+
+
+def test_a_counterfactual_of_another_length_is_refused() -> None:
+    items = [*ITEMS, replace(ITEMS[0], counterfactual_ids=(3, 4))]
+    with pytest.raises(UsageError, match="6 prompt tokens and 2 counterfactual tokens"):
+        ablate(model_of("gpt2"), items, [UNITS[1]], value="counterfactual")
+
+
+def test_a_prompt_without_the_positions_is_refused() -> None:
+    items = [*ITEMS, replace(ITEMS[0], prompt_ids=(3,))]
+    with pytest.raises(UsageError, match="one prompt token"):
+        ablate(model_of("gpt2"), items, [UNITS[1]], positions="not-first")
