@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from circuittest.tasks import Task, TaskData
 
 Split = Literal["discover", "evaluate"]
+Level = Literal["units", "edges"]
 ACCURACIES = ("argmax", "candidates")
 METRICS = ("log_prob", "logit_diff", "prob_diff")
 
@@ -144,6 +145,21 @@ class Lab:
             )
         return self._others[key]
 
+    def untrained(self, seed: int = 0) -> Lab:
+        """The lab of an untrained twin of the model (same configuration, fresh weights) on the same examples.
+
+        Raises UnsupportedModel where there can be none.
+        """
+        from circuittest.models.untrained import untrained_twin
+
+        key = f"untrained {seed}"
+        if key not in self._others:
+            twin = untrained_twin(self.model, seed)
+            self._others[key] = Lab(
+                twin, self.data, accuracy=self.accuracy, metric=self.metric, headroom=self.headroom
+            )
+        return self._others[key]
+
     def __repr__(self) -> str:
         model = self._name or (self._model if isinstance(self._model, (str, Path)) else "in-memory")
         task = self._task if isinstance(self._task, str) else getattr(self._task, "name", "task")
@@ -158,27 +174,39 @@ class Lab:
         universe: str | Iterable[str] = "heads",
         score: str = "edge-abs-sum",
         method: str = "eap",
+        level: Level = "units",
     ) -> ScoreTable:
-        """Attribution of every unit of a universe on every example of a split, [examples × units].
+        """Attribution of every unit or edge of a universe on every example of a split, [examples × members].
 
         The columns are cut from one table of the kinds involved, so that a claim about heads and one about all
-        units cost one attribution.
+        units cost one attribution. With ``level="edges"`` the members are the edges of the universe
+        (`circuittest.find.induced.edge_universe`), signed, and `score` is not used.
         """
+        from circuittest.find.induced import edge_universe
         from circuittest.measure.attribution import attribute
 
-        if split not in ("discover", "evaluate"):
-            raise UsageError(f"unknown split {split!r}", "", "use 'discover' or 'evaluate'")
-        units = self.layout.universe(universe)
-        kinds = tuple(sorted({u.kind for u in units} | {"head", "mlp"}))
-        key = (split, score, method, self.metric, *kinds)
+        for value, known, what in (
+            (split, ("discover", "evaluate"), "split"),
+            (level, ("units", "edges"), "level"),
+        ):
+            if value not in known:
+                raise UsageError(f"unknown {what} {value!r}", "", did_you_mean(str(value), known))
+        of_edges = level == "edges"
+        members = edge_universe(self.layout, universe) if of_edges else self.layout.universe(universe)
+        kinds = (
+            ()
+            if of_edges
+            else tuple(sorted({u.kind for u in self.layout.universe(universe)} | {"head", "mlp"}))
+        )
+        key = (split, level, "edge" if of_edges else score, method, self.metric, *kinds)
         if key not in self._scores:
             items = getattr(self.data, split)
             if not items:
                 raise UsageError(f"the split {split!r} has no examples", "", f"ask for {split}=200")
-            self._scores[key] = attribute(
-                self.model, items, metric=self.metric, method=method, unit_score=score, kinds=kinds
-            )
-        return self._scores[key].columns(units)
+            how: dict[str, Any] = {"level": "edges"} if of_edges else {"unit_score": score, "kinds": kinds}
+            self._scores[key] = attribute(self.model, items, metric=self.metric, method=method, **how)
+        table = self._scores[key]
+        return table if len(members) == len(table.members) else table.columns(members)
 
     def outcomes(
         self, sets: Sequence[Iterable[Unit]], *, value: str = "zero", positions: str = "all"
@@ -218,11 +246,13 @@ class Lab:
         universe: str | list[str] = "heads",
         score: str = "edge-abs-sum",
         method: str = "eap",
+        level: Level = "units",
         name: str = "S_P",
     ) -> Circuit:
         """S_P: the units in at least `at` % of the per-example circuits of the `top` % highest-scoring units.
 
-        Li & Subramani, arXiv 2605.08348, Eq. 1. The set may be empty, which is ordinary: claims on it are invalid
+        Li & Subramani, arXiv 2605.08348, Eq. 1. With ``level="edges"`` edges are ranked, by the size of their
+        scores, and S_P is a circuit of edges. The set may be empty, which is ordinary: claims on it are invalid
         and say the largest P that gives a set.
 
         Raises
@@ -236,13 +266,14 @@ class Lab:
         from circuittest.find.shared import share_of_examples, shared_members, why_empty
 
         top, at = f"{float(percent(top, 'top')):g}%", f"{float(share_of_examples(at)):g}%"
-        table = self.scores("discover", universe=universe, score=score, method=method)
+        table = self.scores("discover", universe=universe, score=score, method=method, level=level)
         membership = per_example(table, top)
         members = shared_members(membership, at)
         origin: dict[str, Any] = {
             "method": method,
             "metric": self.metric,
-            "score": score,
+            "level": level,
+            "score": score if level == "units" else "edge",
             "universe": universe,
             "top": top,
             "at": at,
@@ -305,8 +336,42 @@ class Lab:
         """Own circuit against other tasks' circuits; see `circuittest.claims.specificity`."""
         return self.measure("specificity", circuit, decide=decide, against=against, **options)
 
+    def closure(self, circuit: Circuit, *, decide: float | None = None, **options: Any) -> Estimate:
+        """Load-bearing, redundant, interfering or none; see `circuittest.claims.closure`."""
+        return self.measure("closure", circuit, decide=decide, **options)
+
+    def graded_necessity(self, circuit: Circuit, *, decide: float | None = None, **options: Any) -> Estimate:
+        """Necessity in log-probability or logit difference; see `circuittest.claims.graded_necessity`."""
+        return self.measure("graded_necessity", circuit, decide=decide, **options)
+
+    def specificity_matrix(
+        self, *, tasks: list[str], decide: float | None = None, **options: Any
+    ) -> Estimate:
+        """Specificity over tasks, and every Δ_A^B; see `circuittest.claims.specificity_matrix`."""
+        return self.measure("specificity_matrix", decide=decide, tasks=tasks, **options)
+
+    def selective(
+        self, circuit: Circuit, *, against: str, decide: float | None = None, **options: Any
+    ) -> Estimate:
+        """Ablation of what two circuits share, or do not share; see `circuittest.claims.selective`."""
+        return self.measure("selective", circuit, decide=decide, against=against, **options)
+
+    def concentration(self, *, decide: float | None = None, **options: Any) -> Estimate:
+        """How few units carry the task; see `circuittest.claims.concentration`."""
+        return self.measure("concentration", decide=decide, **options)
+
+    def transfer(self, circuit: Circuit, *, decide: float | None = None, **options: Any) -> Estimate:
+        """Function of a circuit that was found elsewhere; see `circuittest.claims.transfer`."""
+        return self.measure("transfer", circuit, decide=decide, **options)
+
     def measure(
-        self, claim: str, circuit: Circuit | None = None, *, decide: float | None = None, **options: Any
+        self,
+        claim: str,
+        circuit: Circuit | None = None,
+        *,
+        decide: float | None = None,
+        confidence: float | None = None,
+        **options: Any,
     ) -> Estimate:
         """The estimate of any registered claim.
 
@@ -315,7 +380,10 @@ class Lab:
         circuit:
             What the claim is about; None for claims about the task as a whole.
         decide:
-            The only threshold that the estimate will be compared with, where it is known beforehand.
+            The only threshold that the estimate will be compared with, where it is known beforehand. Claims that
+            can then measure only as much as decides it.
+        confidence:
+            Two-sided, of the interval that decides; 0.95 if not given.
 
         Raises
         ------
@@ -337,9 +405,14 @@ class Lab:
                 f"{claim} {what}", "it is about " + ("one" if kind.takes_circuit else "the task")
             )
         about = () if circuit is None else (self.circuit(circuit),)
-        estimate: Estimate = kind.function(self, *about, **options)
+        known = {"decide": decide, "confidence": confidence}
+        given = {name: float(value) for name, value in known.items() if value is not None}
+        early = {name: value for name, value in given.items() if name in kind.reserved}
+        estimate: Estimate = kind.function(self, *about, **options, **early)
         if decide is not None:
             estimate = replace(estimate, decide=float(decide))
+        if confidence is not None:
+            estimate = replace(estimate, confidence=confidence)
         announce(estimate)
         return estimate
 

@@ -15,12 +15,15 @@ from circuittest.errors import UsageError, did_you_mean
 
 #: Claims of this package: name → module. The function has the claim's name.
 _BUILT_IN = {
+    "closure": "circuittest.claims.closure",
     "coverage": "circuittest.claims.coverage",
     "necessity": "circuittest.claims.necessity",
     "reuse": "circuittest.claims.reuse",
     "specificity": "circuittest.claims.specificity",
 }
 
+#: Keywords of a claim function that are no options: the lab knows them from the threshold it is asked to decide.
+RESERVED = ("decide", "confidence")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -70,8 +73,16 @@ class ClaimKind:
     @property
     def options(self) -> tuple[str, ...]:
         """The names of the keyword-only options."""
+        return tuple(name for name in self._keywords() if name not in RESERVED)
+
+    @property
+    def reserved(self) -> tuple[str, ...]:
+        """Which of `RESERVED` it takes; the lab gives them."""
+        return tuple(name for name in self._keywords() if name in RESERVED)
+
+    def _keywords(self) -> list[str]:
         parameters = signature(self.function).parameters.values()
-        return tuple(p.name for p in parameters if p.kind is Parameter.KEYWORD_ONLY)
+        return [p.name for p in parameters if p.kind is Parameter.KEYWORD_ONLY]
 
 
 @cache

@@ -6,9 +6,11 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal
 
 from circuittest.claims.gates import at_floor, competent, controls_leave_headroom, disjoint, usable_circuit
+from circuittest.claims.looks import measure_controls, planned
 from circuittest.controls import matched_controls
 from circuittest.errors import ControlError
 from circuittest.stats import Competence, Estimate, NecessityInference, rank_p
+from circuittest.stats.inference import Floats
 
 if TYPE_CHECKING:
     from circuittest.circuit import Circuit
@@ -24,6 +26,8 @@ def necessity(
     universe: str | None = None,
     accuracy: Literal["argmax", "candidates"] | None = None,
     seed: int = 0,
+    decide: float | None = None,
+    confidence: float = 0.95,
 ) -> Estimate:
     """Accuracy lost beyond capacity-matched random controls, as a share of the base accuracy.
 
@@ -42,6 +46,10 @@ def necessity(
         "argmax" over the vocabulary or "candidates" (best answer above best foil); by default the task's.
     seed:
         Of the control draws and of the resampling.
+    decide, confidence:
+        The threshold, where it is known: controls are then measured in looks, and only as many as decide it
+        (`circuittest.claims.looks`). ``details["budget"]`` says what that saved; ``rank_p_adjusted`` is the rank p
+        corrected for the looks.
 
     Invalid when the circuit is empty or was chosen on evaluation examples, when the model is not competent, when no
     matched control exists, and when the controls are on the floor too.
@@ -75,7 +83,28 @@ def necessity(
 
     base = lab.outcomes([(), units]).measure(measure)[0]
     ablated = lab.outcomes([circuit.units]).measure(measure)[0]
-    table = lab.outcomes(drawn.sets).measure(measure)
+    emptied = lab.outcomes([(), units]).measure(measure)[1]
+    censored = at_floor(ablated, emptied, lab.data.chance, measure)
+
+    def too_large(table: Floats) -> str:
+        return controls_leave_headroom(gate, float(table.mean()), len(circuit.units))
+
+    choices |= planned(drawn, decide)
+    looked = measure_controls(
+        lab,
+        drawn,
+        lambda sets: lab.outcomes(sets).measure(measure),
+        lambda table, everything: NecessityInference(
+            base, ablated, table, population=drawn.population, enumerated=everything, seed=seed
+        ),
+        decide=decide,
+        confidence=confidence,
+        seed=seed,
+        refutable=not censored,
+        blocked=lambda table: bool(too_large(table)),
+        others=3,
+    )
+    table = looked.table
     acc_controls = [float(a) for a in table.mean(1)]
     rank = rank_p(float(ablated.mean()), acc_controls)
     worst = min(range(len(acc_controls)), key=lambda i: acc_controls[i])
@@ -83,34 +112,31 @@ def necessity(
         "acc_base": float(base.mean()),
         "acc_circuit": float(ablated.mean()),
         "acc_controls": acc_controls,
-        "controls": [[str(u) for u in units] for units in drawn.sets],
-        "worst_control": {"units": [str(u) for u in drawn.sets[worst]], "accuracy": acc_controls[worst]},
+        "controls": [[str(u) for u in units] for units in looked.sets],
+        "worst_control": {"units": [str(u) for u in looked.sets[worst]], "accuracy": acc_controls[worst]},
         "rank_p": rank.p,
         "rank_p_resolution": rank.resolution,
+        "rank_p_adjusted": min(1.0, rank.p / looked.share),
         "population": drawn.population,
-        "enumerated": drawn.enumerated,
+        "enumerated": looked.enumerated,
         "overlap": drawn.overlap,
+        **looked.details,
     }
-    if reason := controls_leave_headroom(gate, float(table.mean()), len(circuit.units)):
+    if reason := too_large(table):
         return invalid(reason, details)
-    inference = NecessityInference(
-        base, ablated, table, population=drawn.population, enumerated=drawn.enumerated, seed=seed
-    )
-    emptied = lab.outcomes([(), units]).measure(measure)[1]
-    censored = at_floor(ablated, emptied, lab.data.chance, measure)
     hints = []
     if censored:
         hints.append(
             "the circuit's ablation is at the floor, so the value is a lower bound; a graded metric would resolve it"
         )
     if acc_controls[worst] < 0.5 * float(table.mean()):
-        names = ", ".join(map(str, drawn.sets[worst]))
+        names = ", ".join(map(str, looked.sets[worst]))
         hints.append(f"the most harmful control ({names}) leaves accuracy {acc_controls[worst]:.2f}")
     return lab.estimate(
         "necessity",
         circuit,
-        inference=inference,
-        n_controls=len(drawn.sets),
+        inference=looked.inference,
+        n_controls=len(looked.sets),
         choices=choices,
         details=details,
         censored="lower" if censored else None,

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, get_type_hints
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, create_model
 
 from circuittest.circuit import Circuit
+from circuittest.claims import RESERVED
 
 Comparison = Literal[">=", ">", "<=", "<", "is"]
 
@@ -27,9 +28,6 @@ THRESHOLDS: Mapping[str, Comparison] = {
     "below": "<",
     "is": "is",
 }
-#: Options of a claim function that the spec sets by itself: the threshold is known before anything is measured.
-RESERVED = ("decide",)
-
 Word = Annotated[str, StringConstraints(min_length=1, pattern=r"^\S(.*\S)?$")]
 Count = Annotated[int, Field(ge=1)]
 Percent = Annotated[str, StringConstraints(pattern=r"^(100(\.0+)?|\d{1,2}(\.\d+)?)%$")]
