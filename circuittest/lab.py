@@ -364,6 +364,26 @@ class Lab:
         """Function of a circuit that was found elsewhere; see `circuittest.claims.transfer`."""
         return self.measure("transfer", circuit, decide=decide, **options)
 
+    def sufficiency(self, circuit: Circuit, *, decide: float | None = None, **options: Any) -> Estimate:
+        """What is left when only the circuit is kept; see `circuittest.claims.sufficiency`."""
+        return self.measure("sufficiency", circuit, decide=decide, **options)
+
+    def completeness(self, circuit: Circuit, *, decide: float | None = None, **options: Any) -> Estimate:
+        """Circuit and model under the same knock-outs, the worst of them; see `circuittest.claims.completeness`."""
+        return self.measure("completeness", circuit, decide=decide, **options)
+
+    def minimality(self, circuit: Circuit, *, decide: float | None = None, **options: Any) -> Estimate:
+        """Units that matter more than random additions; see `circuittest.claims.minimality`."""
+        return self.measure("minimality", circuit, decide=decide, **options)
+
+    def equivalence(self, circuit: Circuit, *, decide: float | None = None, **options: Any) -> Estimate:
+        """How far the kept circuit is from the model; see `circuittest.claims.equivalence`."""
+        return self.measure("equivalence", circuit, decide=decide, **options)
+
+    def independence(self, circuit: Circuit, *, decide: float | None = None, **options: Any) -> Estimate:
+        """Whether the rest still follows the model; see `circuittest.claims.independence`."""
+        return self.measure("independence", circuit, decide=decide, **options)
+
     def measure(
         self,
         claim: str,

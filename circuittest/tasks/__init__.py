@@ -4,12 +4,15 @@ from circuittest.tasks.base import Example, Task
 from circuittest.tasks.catalog import as_task, get_task, list_tasks
 from circuittest.tasks.encode import Item
 from circuittest.tasks.own import ExampleTask
+from circuittest.tasks.partitions import Blocks, Partition
 from circuittest.tasks.prepare import TaskData, prepare
 
 __all__ = [
+    "Blocks",
     "Example",
     "ExampleTask",
     "Item",
+    "Partition",
     "Task",
     "TaskData",
     "as_task",

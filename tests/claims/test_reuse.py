@@ -33,7 +33,7 @@ def test_all_examples_share_everything() -> None:
     found = lab.reuse(lab.shared(top="20%", at=95))
     assert (found.value, found.details["in_sample"], found.details["k"]) == (1.0, 1.0, 2)
     assert found.details["shared"] == ["L0.H0", "L0.H1"]
-    assert found.details["chance"] == pytest.approx(0.2)
+    assert found.details["share_of_universe"] == pytest.approx(0.2)
     assert found >= 0.8
 
 
