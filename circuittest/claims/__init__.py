@@ -16,10 +16,15 @@ from circuittest.errors import UsageError, did_you_mean
 #: Claims of this package: name → module. The function has the claim's name.
 _BUILT_IN = {
     "closure": "circuittest.claims.closure",
+    "completeness": "circuittest.claims.completeness",
     "coverage": "circuittest.claims.coverage",
+    "equivalence": "circuittest.claims.equivalence",
+    "independence": "circuittest.claims.independence",
+    "minimality": "circuittest.claims.minimality",
     "necessity": "circuittest.claims.necessity",
     "reuse": "circuittest.claims.reuse",
     "specificity": "circuittest.claims.specificity",
+    "sufficiency": "circuittest.claims.sufficiency",
 }
 
 #: Keywords of a claim function that are no options: the lab knows them from the threshold it is asked to decide.

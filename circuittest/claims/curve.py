@@ -1,0 +1,91 @@
+"""Sufficiency over circuit sizes: CPR and CMD of the Mechanistic Interpretability Benchmark (arXiv 2504.13151).
+
+The best k units by mean attribution are kept for several k; f(k) is the sufficiency of those. With x = k/N,
+
+    CPR = ∫ f dx   (how much of the behaviour small circuits hold; 1 at best, if nothing overshoots),
+    CMD = ∫ |1 - f| dx   (how far circuits are from the model; 0 at best),
+
+by trapezoids between the sizes asked for. The ends are known: f(0) = 0 and f(1) = 1 by definition. The
+benchmark counts edges and starts at its smallest size; here units are counted, and the first trapezoid starts
+at 0.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from circuittest.claims.kept import Kept, Range
+from circuittest.errors import UsageError
+from circuittest.stats import RatioInference
+from circuittest.stats.resampling import Floats
+
+#: Sizes of the benchmark, in percent.
+MIB_SIZES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
+
+
+def faithfulness_curve(
+    kept: Kept, reach: Range, sizes: list[float], *, score: str, method: str, seed: int
+) -> dict[str, Any]:
+    """f at every size with CPR and CMD, as plain JSON types.
+
+    Parameters
+    ----------
+    sizes:
+        In percent of the universe; floor(size · N/100) units, at least 1. Sizes that give equally many units are one.
+
+    Raises
+    ------
+    UsageError
+        For no sizes, and for one that is not above 0 and at most 100.
+    """
+    for size in sizes:
+        if not 0 < size <= 100:
+            raise UsageError(
+                f"a circuit size of {size!r} %", "sizes are percentages of the universe", "use 1 to 100"
+            )
+    if not sizes:
+        raise UsageError("no circuit sizes", "", f"give percentages such as {list(MIB_SIZES)}")
+    table = kept.lab.scores("discover", universe=kept.choices["universe"], score=score, method=method)
+    means = table.values.astype(np.float64).mean(axis=0)
+    ranked = [table.members[i] for i in np.argsort(-means, kind="stable")]
+    total = len(ranked)
+    counts = sorted({max(1, int(size * total / 100 + 1e-9)) for size in sizes})
+    outcomes = kept.outcomes([kept.without(ranked[:k]) for k in counts])
+
+    shares = np.array([0.0, *(k / total for k in counts)] + ([] if counts[-1] == total else [1.0]))
+    span = reach.full - reach.empty
+    whole = [] if counts[-1] == total else [span]
+    gained = np.vstack([np.zeros_like(span), outcomes - reach.empty, *whole])
+    weights = _trapezoid(shares)
+    cpr = RatioInference(weights @ gained, span, seed=seed)
+    values = gained.mean(axis=1) / span.mean()
+    # simultaneous over the sizes (Bonferroni), so that the two areas of distances bound the true one
+    level = 1 - 0.05 / len(counts)
+    rows = gained[1 : len(counts) + 1]
+    bands = [RatioInference(row - span, span, seed=seed).interval(level) for row in rows]
+    near = [0.0 if low <= 0 <= high else min(abs(low), abs(high)) for low, high in bands]
+    far = [max(abs(low), abs(high)) for low, high in bands]
+    tail = [] if counts[-1] == total else [0.0]
+    return {
+        "sizes": [float(size) for size in sizes],
+        "units": counts,
+        "of": total,
+        "sufficiency": [float(value) for value in values[1 : len(counts) + 1]],
+        "cpr": cpr.value,
+        "cpr_interval": list(cpr.interval(0.95)),
+        "cmd": float(weights @ np.abs(1.0 - values)),
+        "cmd_interval": [float(weights @ np.array([1.0, *ends, *tail])) for ends in (near, far)],
+        "score": score,
+        "order": [str(unit) for unit in ranked[: counts[-1]]],
+    }
+
+
+def _trapezoid(x: Floats) -> Floats:
+    """Weights w with w @ y the area under (x, y)."""
+    steps = np.diff(x)
+    weights: Floats = np.zeros_like(x)
+    weights[:-1] += steps / 2
+    weights[1:] += steps / 2
+    return weights

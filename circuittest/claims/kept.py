@@ -1,0 +1,209 @@
+"""Keeping only a circuit: what sufficiency and its relatives ablate, measure and demand before they judge.
+
+To keep a circuit, every other unit of the *universe* is ablated. What lies outside the universe (MLPs, where it
+holds heads; embeddings, norms, biases) stays untouched in every run, so that a claim about a kept circuit is a
+claim given all of that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from circuittest.claims.gates import competent, disjoint, usable_circuit
+from circuittest.claims.necessity import circuit_universe
+from circuittest.stats import MeanInference, RatioInference
+from circuittest.stats.resampling import Floats
+from circuittest.units import Unit
+
+if TYPE_CHECKING:
+    from circuittest.circuit import Circuit
+    from circuittest.lab import Lab
+
+Ablation = Literal["counterfactual", "mean", "mean-positions", "resample", "zero"]
+Metric = Literal["logit_diff", "log_prob", "prob_diff", "accuracy"]
+Graded = Literal["logit_diff", "log_prob", "prob_diff"]
+
+#: Range of each measure by definition; None where it has none.
+_BOUNDS: dict[str, tuple[float, float] | None] = {
+    "argmax": (0.0, 1.0),
+    "candidates": (0.0, 1.0),
+    "prob_diff": (-1.0, 1.0),
+    "log_prob": None,
+    "logit_diff": None,
+}
+
+#: Spacing of numbers near 1 in each dtype.
+_EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+
+#: Rounding of a score, in units of eps times its size: the sum of many roundings on the way to the logits.
+_ROUNDINGS = 64.0
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A circuit inside its universe, ready to be kept or removed; all units as ablation touches them.
+
+    Attributes
+    ----------
+    circuit, universe:
+        Their parts (`Layout.expand`), in canonical order.
+    ranked:
+        The units of the universe as it names them.
+    ablation, metric:
+        How units are removed, and the column of the outcome table.
+    choices:
+        These, for the record.
+    """
+
+    lab: Lab
+    circuit: tuple[Unit, ...]
+    universe: tuple[Unit, ...]
+    ranked: tuple[Unit, ...]
+    ablation: str
+    metric: str
+    choices: dict[str, Any]
+
+    def without(self, kept: Iterable[Unit]) -> tuple[Unit, ...]:
+        """What must be ablated so that of the universe only `kept` stays."""
+        return tuple(sorted(set(self.universe) - set(self.lab.layout.expand(kept))))
+
+    def outcomes(self, sets: Sequence[Iterable[Unit]], measure: str | None = None) -> Floats:
+        """The metric [sets × examples] with each set ablated."""
+        table = self.lab.outcomes([tuple(units) for units in sets], value=self.ablation)
+        return table.measure(measure or self.metric)
+
+    def noise(self, *scores: Floats) -> float:
+        """Differences of scores up to this are rounding."""
+        dtype = str(self.lab.model.dtype).removeprefix("torch.")
+        size = max([1.0, *(float(np.abs(score).max()) for score in scores)])
+        return _ROUNDINGS * _EPS[dtype] * size
+
+
+def keep(
+    lab: Lab,
+    circuit: Circuit,
+    *,
+    universe: str | None,
+    ablation: str,
+    metric: str | None,
+    whole: bool = False,
+) -> tuple[Kept, str]:
+    """A circuit ready to be kept, and the reason why it cannot be judged, or "".
+
+    The reasons: no units; edges; chosen on evaluation examples; units outside the universe; the whole universe;
+    a model that is not competent (its floor includes the accuracy with the universe ablated in the claim's own
+    way). `whole`: the circuit may be the whole universe, where it is removed and not kept.
+    """
+    name = universe or circuit_universe(circuit)
+    wanted = metric or lab.metric
+    measure = lab.accuracy if wanted == "accuracy" else wanted
+    choices = {
+        "ablation": ablation,
+        "positions": "all",
+        "metric": measure,
+        "universe": name,
+        "outside_universe": "untouched",
+    }
+    if reason := _edges(circuit) or usable_circuit(circuit) or disjoint(lab, circuit):
+        return Kept(lab, (), (), (), ablation, measure, choices), reason
+    ranked = lab.layout.universe(name)
+    parts, members = lab.layout.expand(ranked), lab.layout.expand(circuit.units)
+    kept = Kept(lab, members, parts, ranked, ablation, measure, choices)
+    if outside := sorted(set(members) - set(parts)):
+        return kept, (
+            f"{outside[0]} is not in the universe {name!r}, and what is outside it is never removed; widen the "
+            "universe, or judge a circuit inside it"
+        )
+    if members == parts and not whole:
+        return kept, (
+            f"the circuit is the whole universe {name!r}: nothing would be removed, so that keeping it is the model "
+            "itself; judge a smaller circuit, or widen the universe"
+        )
+    gate = competent(lab, parts, lab.accuracy, value=ablation)
+    return kept, "" if gate.passed else gate.reason
+
+
+def _edges(circuit: Circuit) -> str:
+    if not circuit.edges:
+        return ""
+    return (
+        "the circuit holds edges; this claim keeps and removes whole units: judge a circuit of its units "
+        f"(such as {circuit.edges[0].source}), or keep edges with lab.patched"
+    )
+
+
+@dataclass(frozen=True)
+class Range:
+    """How much of the metric the universe accounts for: m(full) - m(∅ kept), the denominator of shares.
+
+    Attributes
+    ----------
+    full, empty:
+        Metric [n] of the model, and with the whole universe ablated.
+    interval:
+        Of the mean difference, at 95 %.
+    """
+
+    full: Floats
+    empty: Floats
+    interval: tuple[float, float]
+    metric: str
+
+    @property
+    def value(self) -> float:
+        return float((self.full - self.empty).mean())
+
+    @property
+    def reason(self) -> str:
+        """Why nothing may be divided by it, or ""."""
+        low, high = self.interval
+        if low > 0:
+            return ""
+        says = f"m(full) - m(∅ kept) is {self.value:.3g} [{low:.3g}, {high:.3g}] for m = {self.metric}"
+        if high < 0:
+            return f"{says}: the model does worse than with the whole universe removed, so no share of it can be kept"
+        return (
+            f"{says}, which contains zero: removing the universe costs nothing that could be kept; use another metric "
+            "or ablation, a wider universe, or more examples"
+        )
+
+    def details(self) -> dict[str, Any]:
+        """For the record."""
+        return {
+            "m_full": float(self.full.mean()),
+            "m_empty": float(self.empty.mean()),
+            "range": {"value": self.value, "interval": [_finite(end) for end in self.interval]},
+        }
+
+
+def reach(full: Floats, empty: Floats, metric: str, seed: int) -> Range:
+    """The range between the model and the emptied universe, with the interval that guards ratios."""
+    difference = full - empty
+    bounds = _BOUNDS[metric]
+    mean = float(difference.mean())
+    if bounds is not None:
+        width = bounds[1] - bounds[0]
+        interval = MeanInference(difference, bounds=(-width, width), seed=seed).interval(0.95)
+    elif mean != 0 and float(np.ptp(difference)) <= 1e-6 * abs(mean):
+        # equal on every example: one unseen example may be as far on the other side
+        low, high = RatioInference(np.ones_like(difference), np.ones_like(difference), seed=seed).interval(
+            0.95
+        )
+        interval = (min(low * mean, high * mean), max(low * mean, high * mean))
+    else:
+        interval = MeanInference(difference, bounds=None, seed=seed).interval(0.95)
+    return Range(full, empty, interval, metric)
+
+
+def halves(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Positions of the examples that may search, and of those that test."""
+    order = np.random.default_rng(seed).permutation(count)
+    return np.sort(order[: count // 2]), np.sort(order[count // 2 :])
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
