@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -16,9 +16,6 @@ from circuittest.controls import Controls
 from circuittest.stats import Look, looks
 from circuittest.stats.inference import DrawnInference, Floats
 from circuittest.units import Unit
-
-if TYPE_CHECKING:
-    from circuittest.lab import Lab
 
 Sets = tuple[tuple[Unit, ...], ...]
 
@@ -52,7 +49,6 @@ class Looked:
 
 
 def measure_controls(
-    lab: Lab,
     drawn: Controls,
     outcomes: Callable[[Sets], Floats],
     infer: Callable[[Floats, bool], DrawnInference],

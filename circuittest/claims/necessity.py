@@ -91,7 +91,6 @@ def necessity(
 
     choices |= planned(drawn, decide)
     looked = measure_controls(
-        lab,
         drawn,
         lambda sets: lab.outcomes(sets).measure(measure),
         lambda table, everything: NecessityInference(

@@ -111,7 +111,6 @@ def test_a_failing_gate_does_not_stop() -> None:
     lab = TableLab(needs_key)
     looked = {
         blocked: measure_controls(
-            lab,
             drawn,
             lambda sets: lab.outcomes(sets).measure("argmax"),
             lambda table, everything: MeanInference(table.mean(0)),
