@@ -1,0 +1,289 @@
+"""Closure: is a set of heads load-bearing, redundant, interfering, or none of it?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+from circuittest.claims import labels
+from circuittest.claims.beyond import Damage, damages, draw_controls, drawn_details, ends, exchangeable_p
+from circuittest.claims.gates import competent, disjoint, usable_circuit
+from circuittest.claims.kept import Ablation
+from circuittest.claims.necessity import circuit_universe
+from circuittest.controls import Controls
+from circuittest.stats import Estimate
+from circuittest.stats.labels import Label
+from circuittest.units import Unit
+
+if TYPE_CHECKING:
+    from circuittest.circuit import Circuit
+    from circuittest.lab import Lab
+
+#: One-sided level of every part of a label.
+LEVEL = 0.025
+NAMES = ("load-bearing", "redundant", "interfering", "none")
+GRADED = ("log_prob", "logit_diff")
+
+
+@labels(*NAMES)
+def closure(
+    lab: Lab,
+    circuit: Circuit,
+    *,
+    controls: int = 100,
+    match: Literal["kind", "layer"] = "kind",
+    metric: Literal["log_prob", "logit_diff", "accuracy"] = "log_prob",
+    ablation: Ablation = "zero",
+    positions: Literal["all", "not-first", "answer"] = "all",
+    tolerance: float = 0.1,
+    complement: list[str] | None = None,
+    universe: str | None = None,
+    accuracy: Literal["argmax", "candidates"] | None = None,
+    seed: int = 0,
+) -> Estimate:
+    """Damage that ablating the circuit does beyond matched controls, and what that makes of it.
+
+    Estimand: mean over all matched sets C of m(C) - m(S), in the unit of `metric`, on evaluation examples. The label
+    follows Xu, arXiv 2606.09607, with tests against many matched controls in place of z-scores of five sets. All tests
+    of a label must hold, each at the one-sided level 0.025, so that none needs a correction:
+
+    - **load-bearing**: in log-probability, logit difference and accuracy alike ablation does damage, more than controls
+      do on average, and ranks among the most harmful (rank p, corrected for the share of the universe that the
+      circuit holds: `circuittest.claims.beyond.exchangeable_p`);
+    - **interfering**: in both graded measures ablation *improves* the model, more than controls do, and ranks so;
+    - **none**: equivalent to controls in all three: the interval of the damage beyond controls, as a share of what
+      ablating the whole universe costs (of the base accuracy), lies within ± `tolerance`. A smaller effect is of no
+      interest, however significant;
+    - **redundant**: none by itself, but load-bearing once its `complement` is removed, too.
+
+    Parameters
+    ----------
+    controls, match, universe, seed:
+        As for `necessity`; rank p cannot fall below 1/(controls + 1), so fewer than 39 sets establish neither of the
+        first two labels, and a circuit of a tenth of the universe needs 72.
+    metric:
+        What the number is measured in; the label always uses all three.
+    ablation, positions:
+        As for `necessity`.
+    tolerance:
+        The largest share that counts as no difference.
+    complement:
+        Units of the same role. They are left out of the controls.
+    accuracy:
+        "argmax" or "candidates"; by default the task's.
+
+    Invalid when the circuit is empty or was chosen on evaluation examples, when the model is not competent, when no
+    matched control exists, when ablating everything costs nothing in a graded measure, and when the complement shares
+    units with the circuit.
+    """
+    measure = accuracy or lab.accuracy
+    name = universe or circuit_universe(circuit)
+    choices: dict[str, Any] = {
+        "ablation": ablation,
+        "positions": positions,
+        "match": match,
+        "controls": controls,
+        "universe": name,
+        "accuracy": measure,
+        "metric": metric,
+        "tolerance": tolerance,
+        "complement": list(complement or ()),
+        "seed": seed,
+    }
+
+    def invalid(reason: str, details: dict[str, Any] | None = None) -> Estimate:
+        open_ = {one: Label("undecided", reason) for one in NAMES}
+        return lab.estimate(
+            "closure", circuit, choices=choices, details=details or {}, invalid=reason, labels=open_
+        )
+
+    if not 0 < tolerance < 1:
+        return invalid(f"tolerance is {tolerance!r}: it is a share between 0 and 1, such as 0.1")
+    if reason := usable_circuit(circuit) or disjoint(lab, circuit):
+        return invalid(reason)
+    backup = lab.circuit(complement, name="complement").units if complement else ()
+    if common := set(lab.layout.expand(backup)) & set(lab.layout.expand(circuit.units)):
+        return invalid(f"{min(common)} is in the circuit and in its complement")
+    units = lab.layout.universe(name)
+    found = draw_controls(lab, circuit.units, units, count=controls, match=match, seed=seed, outside=backup)
+    if isinstance(found, str):
+        return invalid(found)
+    drawn, share = found
+    gate = competent(lab, units, measure, value=ablation, positions=positions)
+    if not gate.passed:
+        return invalid(gate.reason)
+
+    measures = (*GRADED, measure)
+
+    def parts(removed: tuple[Unit, ...] = ()) -> dict[str, Part]:
+        measured = damages(
+            lab, circuit.units, units, drawn, measures,
+            ablation=ablation, positions=positions, removed=removed, seed=seed,
+        )  # fmt: skip
+        return {one.measure: Part(one, tolerance, share) for one in measured}
+
+    alone = parts()
+    details: dict[str, Any] = {
+        "acc_base": gate.accuracy,
+        **{name: part.details() for name, part in alone.items()},
+        "share": share,
+        **drawn_details(drawn),
+    }
+    for part in alone.values():
+        if part.unusable:
+            return invalid(part.unusable, details)
+    jointly = None
+    if backup:
+        jointly = parts(backup)
+        details["with_complement_removed"] = {name: part.details() for name, part in jointly.items()}
+    inference = alone[measure if metric == "accuracy" else metric].damage.beyond
+    return lab.estimate(
+        "closure",
+        circuit,
+        inference=inference,
+        n_controls=len(drawn.sets),
+        choices=choices,
+        details=details,
+        labels=judge(alone, jointly, drawn),
+        hints=_hints(drawn, match),
+    )
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one measure says of a set."""
+
+    damage: Damage
+    tolerance: float
+    share: float
+
+    @cached_property
+    def unusable(self) -> str:
+        """Why nothing follows from the measure, or ""."""
+        return self.damage.reach.reason
+
+    @cached_property
+    def p_harm(self) -> float:
+        """Of "ablation does no more damage than controls do": the largest p of the tests that must all reject it."""
+        own, beyond = self.damage.own_share, self.damage.beyond_share
+        return max(own.p_value(">", 0.0), beyond.p_value(">", 0.0), self._rank("low"))
+
+    @cached_property
+    def p_help(self) -> float:
+        """The mirror image: damage below zero, below that of controls, and among the lowest."""
+        own, beyond = self.damage.own_share, self.damage.beyond_share
+        return max(own.p_value("<", 0.0), beyond.p_value("<", 0.0), self._rank("high"))
+
+    def _rank(self, harmful_is: str) -> float:
+        return exchangeable_p(self.damage.rank(harmful_is).p, self.share)
+
+    @cached_property
+    def p_equal(self) -> float:
+        """Of "the damage beyond controls is at least the tolerance, up or down"."""
+        beyond = self.damage.beyond_share
+        return max(beyond.p_value("<", self.tolerance), beyond.p_value(">", -self.tolerance))
+
+    def details(self) -> dict[str, Any]:
+        """For the record."""
+        rank, of_controls = self.damage.rank(), self.damage.of_controls
+        found: dict[str, Any] = {
+            "effect": self.damage.effect,
+            "controls": of_controls,
+            "beyond": self.damage.effect - math.fsum(of_controls) / len(of_controls),
+            "p": rank.p,
+            "p_help": self.damage.rank("high").p,
+            "p_resolution": rank.resolution,
+        }
+        if self.unusable:
+            return found | {"undefined": self.unusable}
+        own, share = self.damage.own_share, self.damage.beyond_share
+        return found | {
+            "own_share": {"value": own.value, "interval": ends(own)},
+            "beyond_share": {"value": share.value, "interval": ends(share)},
+            "p_load_bearing": self.p_harm,
+            "p_interfering": self.p_help,
+            "p_none": self.p_equal,
+        }
+
+
+def judge(
+    alone: Mapping[str, Part], jointly: Mapping[str, Part] | None, drawn: Controls | None = None
+) -> dict[str, Label]:
+    """The outcome of every name. `jointly`: the same with the complement removed; None where none was given."""
+    graded = [alone[name] for name in GRADED]
+    p = {
+        "load-bearing": max(part.p_harm for part in alone.values()),
+        "interfering": max(part.p_help for part in graded),
+        "none": max(part.p_equal for part in alone.values()),
+    }
+    holds = {name: value <= LEVEL for name, value in p.items()}
+    if holds["none"]:  # whatever else is significant is too small to be of interest
+        holds["load-bearing"] = holds["interfering"] = False
+    why = {
+        "load-bearing": _told(alone, "p_harm"),
+        "interfering": _told({part.damage.measure: part for part in graded}, "p_help"),
+        "none": _told(alone, "p_equal"),
+    }
+    for name in ("load-bearing", "interfering"):
+        if not holds[name] and drawn is not None:
+            why[name] += _resolution(drawn, alone["log_prob"].share)
+    p["redundant"], holds["redundant"] = 1.0, False
+    why["redundant"] = "no complement was given, so that it was not tested"
+    if jointly is not None:
+        if unusable := next((part.unusable for part in jointly.values() if part.unusable), ""):
+            why["redundant"] = f"with the complement removed nothing is left to lose: {unusable}"
+            why["none"] += "; it may yet be redundant"
+            holds["none"] = False
+        else:
+            joint, equal = (max(getattr(q, of) for q in jointly.values()) for of in ("p_harm", "p_equal"))
+            p["redundant"] = max(p["none"], joint)
+            why["redundant"] = (
+                f"alone, {why['none']}; with the complement removed, {_told(jointly, 'p_harm')}"
+            )
+            holds["redundant"] = p["redundant"] <= LEVEL and equal > LEVEL
+            # none by itself is not the end of it: the complement could have stood in
+            p["none"] = max(p["none"], equal)
+            why["none"] += f"; with the complement removed, {_told(jointly, 'p_equal')}"
+            holds["none"] = p["none"] <= LEVEL
+    named = next((name for name in NAMES if holds[name]), None)
+    found = {}
+    for name in NAMES:
+        if named is None or (name == "redundant" and named == "none" and jointly is None):
+            found[name] = Label("undecided", why[name], p[name])
+        elif name == named:
+            found[name] = Label("supported", why[name], p[name])
+        else:
+            found[name] = Label("refuted", f"it is {named}: {why[named]}", p[name])
+    if jointly is None:
+        found["redundant"] = Label(found["redundant"].outcome, found["redundant"].reason)
+    return found
+
+
+def _told(parts: Mapping[str, Part], of: str) -> str:
+    """The measures that pass and those that do not, with their p-values."""
+    words = {
+        "p_harm": "damage beyond controls",
+        "p_help": "improvement beyond controls",
+        "p_equal": "equivalence to controls",
+    }
+    listed = ", ".join(f"{name} p = {getattr(part, of):.2g}" for name, part in parts.items())
+    return f"{words[of]}: {listed} (each must be at most {LEVEL})"
+
+
+def _resolution(drawn: Controls, share: float) -> str:
+    least = exchangeable_p(1 / (len(drawn.sets) + 1), share)
+    if least <= LEVEL:
+        return ""
+    more = "all that exist" if drawn.enumerated else "draw more"
+    return f"; with {len(drawn.sets)} controls ({more}) rank p cannot fall below {least:.2g}"
+
+
+def _hints(drawn: Controls, match: str) -> tuple[str, ...]:
+    if drawn.enumerated and len(drawn.sets) < 39 and match == "layer":
+        return (
+            "match: kind draws from more sets, but does not tell a layer's importance from the circuit's",
+        )
+    return ()
