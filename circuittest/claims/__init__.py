@@ -21,9 +21,12 @@ _BUILT_IN = {
     "equivalence": "circuittest.claims.equivalence",
     "independence": "circuittest.claims.independence",
     "minimality": "circuittest.claims.minimality",
+    "graded_necessity": "circuittest.claims.graded_necessity",
+    "families": "circuittest.claims.families",
     "necessity": "circuittest.claims.necessity",
     "reuse": "circuittest.claims.reuse",
     "specificity": "circuittest.claims.specificity",
+    "stability": "circuittest.claims.stability",
     "sufficiency": "circuittest.claims.sufficiency",
 }
 
