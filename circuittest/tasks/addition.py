@@ -22,7 +22,9 @@ def _pool(xs: list[int], few_shot: bool) -> str:
     if few_shot:
         # Only thirty pairs have a sum below ten, and no model of ours is trained on this form: most are for testing.
         return pool_of("addition", "few_shot", *sorted(xs), test=70, dev=15)
-    return pool_of("addition", *sorted(xs), test=10, dev=5)
+    # 5 + 7 and 0 + 5 + 0 + 7 tell the answer of 0 + 5 + 7, so all three have one key.
+    digits = [x for x in xs if x]
+    return pool_of("addition", *[0] * (3 - len(digits)), *sorted(digits), test=10, dev=5)
 
 
 class Addition(Task):
@@ -32,7 +34,8 @@ class Addition(Task):
     ``few_shot`` (two operands, sum below ten, four solved sums first) for those that split digits. The few-
     shot prompt ends in a space: there digits are tokens of their own, so the space is too and the digit
     comes next. The pools are keyed on the sorted operands, so no held-out sum has a permuted twin in the
-    training pool.
+    training pool. ``draw`` also makes sums of other numbers of ``operands``, up to 27, for training alone;
+    with zeros left out, none of them is a held-out sum.
     """
 
     name = "addition"
@@ -49,9 +52,9 @@ class Addition(Task):
         while True:
             xs = [rng.randint(0, 9) for _ in range(2 if few_shot else operands)]
             place = rng.randrange(len(xs))
-            most = min(9, 9 - sum(xs) + xs[place]) if few_shot else 9
-            values = [x for x in range(most + 1) if x != xs[place]]
-            if _pool(xs, few_shot) == pool and values and (sum(xs) < 10 or not few_shot):
+            most = 9 if few_shot else SUMS[-1]
+            values = [x for x in range(min(9, most - sum(xs) + xs[place]) + 1) if x != xs[place]]
+            if _pool(xs, few_shot) == pool and values and sum(xs) <= most:
                 break
         others = [*xs]
         others[place] = rng.choice(values)

@@ -25,13 +25,13 @@ def _shape(rng: random.Random, literals: int) -> tuple[Build, dict[str, str | in
     nots = [rng.random() < 0.4 for _ in range(literals)]
     ops = [rng.choice(("and", "or")) for _ in range(literals - 1)]
     first = rng.random() < 0.5
-    negated = literals == 3 and rng.random() < 0.3
+    negated = [rng.random() < 0.3 for _ in range(literals - 2)]  # one for each pair of parentheses
 
     def join(op: str, a: tuple[str, bool], b: tuple[str, bool]) -> tuple[str, bool]:
         return f"{a[0]} {op} {b[0]}", (a[1] and b[1]) if op == "and" else (a[1] or b[1])
 
-    def bracket(a: tuple[str, bool]) -> tuple[str, bool]:
-        return f"{'not ' if negated else ''}({a[0]})", a[1] != negated
+    def bracket(a: tuple[str, bool], number: int = 0) -> tuple[str, bool]:
+        return f"{'not ' if negated[number] else ''}({a[0]})", a[1] != negated[number]
 
     def build(values: Sequence[bool]) -> tuple[str, bool]:
         lits = [(f"{'not ' if n else ''}{v}", v != n) for v, n in zip(values, nots, strict=True)]
@@ -39,14 +39,16 @@ def _shape(rng: random.Random, literals: int) -> tuple[Build, dict[str, str | in
             return lits[0]
         if literals == 2:
             return join(ops[0], *lits)
+        if literals == 4:
+            return join(ops[1], bracket(join(ops[0], *lits[:2])), bracket(join(ops[2], *lits[2:]), 1))
         if first:
             return join(ops[1], bracket(join(ops[0], lits[0], lits[1])), lits[2])
         return join(ops[0], lits[0], bracket(join(ops[1], lits[1], lits[2])))
 
     features: dict[str, str | int | bool] = {
         "operators": "-".join(ops) or "none",
-        "nots": sum(nots) + negated,
-        "parentheses": ("left" if first else "right") if literals == 3 else "none",
+        "nots": sum(nots) + sum(negated),
+        "parentheses": ("none", ("left" if first else "right"), "both")[max(literals, 2) - 2],
     }
     return build, features
 
@@ -70,8 +72,8 @@ class Boolean(Task):
             build, features = _shape(rng, literals)
             values = [rng.random() < 0.5 for _ in range(literals)]
             text, truth = build(values)
-            # Fewer literals leave too few expressions to hold any out; they are for the training pool only.
-            if truth == wanted and (literals < 3 or pool_of("boolean", text) == pool):
+            # Only expressions of three literals are held out; of fewer there are too few, and four are for training.
+            if truth == wanted and (literals != 3 or pool_of("boolean", text) == pool):
                 break
         options = [v for v in itertools.product((False, True), repeat=literals) if build(v)[1] != truth]
         nearest = min(sum(a != b for a, b in zip(v, values, strict=True)) for v in options)

@@ -35,20 +35,25 @@ class Source:
         self.tasks = {name: get_task(name, pool="train") for name in _TEXTS}
 
     def example(self, name: str) -> Example:
-        """An example of the training pool, in part easier than the task: the hard ones alone are learnt
-        late or never.
+        """An example of the training pool, in part easier than the task (the hard ones alone are learnt late or never),
+        in part longer (of the task's own form there are few enough to be learnt by heart).
         """
         rng, task, variant = self.rng, self.tasks[name], VARIANTS.get(name, "default")
         easier: dict[str, int | bool] = {}
         if name == "sva":
             easier = {"attractor": rng.random() < 0.8}
         elif name == "addition":
-            easier = {"operands": 3 if rng.random() < 0.8 else 2}
+            easier = {"operands": self.pick(self.schedule.operands)}
         elif name == "boolean":
-            easier = {"literals": rng.choice((1, 2, 2, 3, 3, 3))}
+            easier = {"literals": self.pick(self.schedule.literals)}
         elif name == "copy_colors":
             easier = {"options": rng.choice((2, 3, 4, 4))}
         return task.draw(rng, "train", variant, **easier)
+
+    def pick(self, weights: tuple[tuple[int, float], ...]) -> int:
+        """One of the numbers, each as often as its weight says."""
+        numbers, shares = zip(*weights, strict=True)
+        return int(self.rng.choices(numbers, shares)[0])
 
     def text(self, name: str) -> Text:
         """One training text of a task."""

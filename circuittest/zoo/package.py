@@ -1,7 +1,7 @@
 """Make a trained model part of the package: ``python -m circuittest.zoo.package --model gqa RUN_SEED0 [RUN_SEED1 …]``.
 
-The runs are directories that :mod:`.train` wrote. All are scored on the test pools and named in the model card; the
-one with the best worst task (its score less the bar) ships.
+The runs are directories that :mod:`.train` wrote. The one with the best worst task (its score less the bar) on the
+``choice`` half of the test pools ships. Then all are scored on the ``final`` half, and the model card tells of all.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import torch
 from circuittest.zoo import MODELS, path
 from circuittest.zoo.heads import ablation_drops, attention_scores
 from circuittest.zoo.recipe import BUILDS, MIXTURE
-from circuittest.zoo.score import BARS, score
+from circuittest.zoo.score import BARS, Score, measure, score
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +31,7 @@ FILES = (
     "tokenizer_config.json",
 )
 NAMED_HEADS = 4
+MAIN_DROP, MAIN_ATTENTION = 0.3, 0.3  # what makes a head a main one, and what it is said to look at
 KINDS = {
     "gpt_neox": "GPT-NeoX (parallel residual, rotary on half of each head)",
     "llama": "Llama (SwiGLU, no biases)",
@@ -39,6 +40,7 @@ STAGE = (
     "{steps} steps, learning rate {lr} ({warm_up} steps of warm-up, then cosine to {final_lr:.0%}), "
     "weight decay {weight_decay}"
 )
+APART = "No trained sum has the same numbers as a held-out one, zeros left out."
 COMPACT = (
     "**Compact by construction.** In the second stage a penalty (weight {penalty}, from {penalty_from:.0%} of its "
     "steps, full from {penalty_full:.0%}) pushes the effective number of active heads per layer towards one: per layer "
@@ -73,9 +75,11 @@ def package(name: str, runs: Sequence[Path]) -> dict[str, Any]:
     for run, note in zip(runs, notes, strict=True):
         if note["build"]["name"] != name:
             raise ValueError(f"{run} is a run of {note['build']['name']!r}, not of {name!r}")
-        note["scores"] = score(*load(run))
-        log.info("%s seed %s: %s", name, note["seed"], note["scores"])
-    best = max(range(len(runs)), key=lambda i: worst_margin(notes[i]["scores"]))
+        note["choice"] = score(*load(run), pool="choice")
+        log.info("%s seed %s: %s", name, note["seed"], note["choice"])
+    best = max(range(len(runs)), key=lambda i: worst_margin(notes[i]["choice"]))
+    for run, note in zip(runs, notes, strict=True):
+        note["final"] = measure(*load(run), pool="final")
     target = path(name)
     target.mkdir(parents=True, exist_ok=True)
     for file in FILES:
@@ -100,8 +104,7 @@ def card(name: str, facts: dict[str, Any]) -> str:
     shipped = notes[facts["best"]]
     stages = shipped["build"]["stages"]
     seeds = ", ".join(str(note["seed"]) for note in notes)
-    several = f"of the seeds trained ({seeds}) the one with the best worst task"
-    heads = [f"seed {note['seed']}" + (" (shipped)" if note is shipped else "") for note in notes]
+    several = f"of the seeds trained ({seeds}) the one whose worst task is best on the `choice` half"
     template = (Path(__file__).parent / "card.md").read_text()
     return template.format(
         name=name,
@@ -117,8 +120,13 @@ def card(name: str, facts: dict[str, Any]) -> str:
         megabytes=facts["bytes"] / 1e6,
         construction=COMPACT.format(penalty=build.penalty, **stages[-1]) if build.penalty else REDUNDANT,
         chosen=several if len(notes) > 1 else "the only seed trained",
-        scores=_table(["task", *heads], [[t, *(f"{n['scores'][t]:.3f}" for n in notes)] for t in MIXTURE]),
-        missed=_missed(shipped["scores"]),
+        scores=_scores(notes, shipped),
+        missed=_missed({task: score.value for task, score in shipped["final"].items()}),
+        spread=_spread(notes),
+        sums=_mix(stages[0]["operands"]),
+        expressions=_mix(stages[0]["literals"]),
+        apart=shipped.get("remark", APART),
+        roles=_roles(facts["drops"], facts["attention"]),
         ablations=_table(["task", "heads"], [[t, _top(drops)] for t, drops in facts["drops"].items()]),
         attention=_table(
             ["from – to", "heads"], [[k, _top(values)] for k, values in facts["attention"].items()]
@@ -137,6 +145,56 @@ def _command(name: str, note: dict[str, Any]) -> str:
     if "start" in note:
         command += "\n\nThe last stage of the shipped run began from the bfloat16 files of the one before (`--start`)."
     return command
+
+
+def _mix(weights: Sequence[tuple[int, float]]) -> str:
+    """``2 (20%), 3 (80%)``."""
+    whole = sum(weight for _, weight in weights)
+    return ", ".join(f"{number} ({weight / whole:.0%})" for number, weight in sorted(weights))
+
+
+def _scores(notes: Sequence[dict[str, Any]], shipped: dict[str, Any]) -> str:
+    """One row a task: prompts and groups, then value and interval for each seed."""
+
+    def cell(score: Score) -> str:
+        return f"{score.value:.3f} [{score.low:.3f}, {score.high:.3f}]"
+
+    heads = [f"seed {note['seed']}" + (" (shipped)" if note is shipped else "") for note in notes]
+    rows = []
+    for task in MIXTURE:
+        first: Score = notes[0]["final"][task]
+        rows.append([task, str(first.n), str(first.groups), *(cell(note["final"][task]) for note in notes)])
+    return _table(["task", "prompts", "groups", *heads], rows)
+
+
+def _spread(notes: Sequence[dict[str, Any]]) -> str:
+    if len(notes) == 1:
+        return "One seed was trained, so nothing is known of the spread over seeds."
+    ranges = []
+    for task in MIXTURE:
+        values = [note["final"][task].value for note in notes]
+        if min(values) < max(values):
+            ranges.append(f"{task} {min(values):.3f} to {max(values):.3f}")
+    listed = ", ".join(ranges) or "no task differs"
+    return f"Over the {len(notes)} seeds: {listed}; the other tasks are the same for all."
+
+
+def _roles(drops: dict[str, dict[str, float]], attention: dict[str, dict[str, float]]) -> str:
+    """The heads that some task needs, by the number of tasks, and what they look at."""
+    rows = []
+    for head in next(iter(drops.values())):
+        needed = [f"{task} {values[head]:.2f}" for task, values in drops.items() if values[head] >= MAIN_DROP]
+        looks = [
+            f"{kind} {values[head]:.2f}"
+            for kind, values in attention.items()
+            if values[head] >= MAIN_ATTENTION
+        ]
+        if needed:
+            rows.append((len(needed), [head, ", ".join(needed), ", ".join(looks) or "none of these"]))
+    rows.sort(key=lambda row: -row[0])
+    if not rows:
+        return f"No head alone costs any task {MAIN_DROP} or more: others do its work."
+    return _table(["head", "needed for", "looks"], [row for _, row in rows])
 
 
 def _missed(scores: dict[str, float]) -> str:

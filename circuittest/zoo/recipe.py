@@ -33,6 +33,9 @@ class Schedule:
     penalty_from: float = 1.0
     penalty_full: float = 1.0
     early: float = 0.15  # until here induction and addition have twice their share
+    # How many numbers a sum has and how many literals an expression: the tasks' three among others. These are weights.
+    operands: tuple[tuple[int, float], ...] = ((3, 0.8), (2, 0.2))
+    literals: tuple[tuple[int, float], ...] = ((1, 1.0), (2, 2.0), (3, 3.0))
 
 
 # Learn, then consolidate: what is not learnt when the penalty sets in is hardly learnt later. The first stage has no
