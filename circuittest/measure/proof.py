@@ -123,6 +123,11 @@ class Proof:
         for row, part in enumerate(expected):
             mine = units[sets == row]
             part[:, start:, mine] = asked[:, start:, mine]
+        if not bool(torch.isfinite(expected).all()):
+            index = int((~torch.isfinite(expected)).flatten(0, 2).any(2).any(0).nonzero()[0])
+            raise InterventionError(
+                f"{site.unit(index)} is not finite", "its activations overflowed", "run in float32"
+            )
         if not torch.equal(after, expected):
             self._blame(site, expected, after)
         # Where each unit changed most: [units, examples · positions].
@@ -150,11 +155,6 @@ class Proof:
         """Name what is wrong with the tensor at the site [sets, examples, positions, units, size]."""
         wrong = (after != expected).flatten(1, 2).any(3).any(1)  # [sets, units]
         sets, units = self._units(site)
-        if not bool(torch.isfinite(expected).all()):
-            index = int((~torch.isfinite(expected)).flatten(0, 2).any(2).any(0).nonzero()[0])
-            raise InterventionError(
-                f"{site.unit(index)} is not finite", "its activations overflowed", "run in float32"
-            )
         if bool((hit := wrong[sets, units]).any()):
             raise InterventionError(
                 f"{site.unit(int(units[hit][0]))} was not ablated",

@@ -120,6 +120,12 @@ def can_cut(model: LoadedModel, ids: Tensor) -> bool:
     """
     layer = model.layout.n_layers - 1
     run = clean_run(model, ids, [layer])
+    if not bool(torch.isfinite(run.rows).all()):
+        raise InterventionError(
+            "the model's output is not finite",
+            "activations overflow, or weights are wrong",
+            "run in float32, or choose another checkpoint",
+        )
 
     def resumed() -> Tensor:
         with resume(model, layer, run.residuals[layer], tuples=run.tuples):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 
 import pytest
 import torch
@@ -11,15 +12,24 @@ from torch import Tensor, nn
 from circuittest.errors import InterventionError, UnsupportedModel
 from circuittest.measure import interventions, sites
 from circuittest.measure.ablation import ablate
+from circuittest.measure.interventions import POSITIONS
 from circuittest.measure.sites import Site, record
+from circuittest.measure.values import VALUES
 from circuittest.models.hooks import count
+from circuittest.models.loaded import LoadedModel
 from circuittest.units import Unit
 from tests.helpers import tiny
 from tests.helpers.items import random_items
 
 ITEMS = random_items(4)
+CALIBRATION = random_items(5, seed=3)
 HEADS = (Unit("head", 1, 2), Unit("head", 2, 0))
 MLP = (Unit("mlp", 1),)
+
+
+@lru_cache
+def model_of(architecture: str, dtype: torch.dtype = torch.float32) -> LoadedModel:
+    return tiny.build_loaded(architecture, dtype=dtype)
 
 
 @pytest.mark.parametrize("architecture", tiny.marked(tiny.EVERY))
@@ -27,7 +37,7 @@ MLP = (Unit("mlp", 1),)
 def test_a_hook_that_does_nothing(
     architecture: str, quantised: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = replace(tiny.build_loaded(architecture), quantised=quantised)
+    model = replace(model_of(architecture), quantised=quantised)
     monkeypatch.setattr(interventions, "replaced", lambda apart, *_: apart.clone())
     with pytest.raises(InterventionError, match=r"L1\.H2 was not ablated"):
         ablate(model, ITEMS, [HEADS])
@@ -39,13 +49,86 @@ def test_a_hook_that_does_nothing(
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 @pytest.mark.parametrize("architecture", tiny.marked(tiny.EVERY))
 def test_honest_ablations_pass_in_every_dtype(architecture: str, dtype: torch.dtype) -> None:
-    model = tiny.build_loaded(architecture, dtype=dtype)
+    model = model_of(architecture, dtype)
     table = ablate(model, ITEMS, [HEADS, MLP, (*HEADS, *MLP), ()])
     assert table.choices["unchanged"] == []
 
 
+@pytest.mark.parametrize("value", VALUES)
+@pytest.mark.parametrize("architecture", tiny.marked(["gemma3_text", "falcon", "bloom", "gpt_oss"]))
+def test_honest_values_pass_in_half_precision(architecture: str, value: str) -> None:
+    model = model_of(architecture, torch.bfloat16)
+    for positions in POSITIONS:
+        table = ablate(
+            model,
+            ITEMS,
+            [(*HEADS, *MLP)],
+            value=value,
+            positions=positions,
+            calibration=CALIBRATION,
+        )
+        assert table.choices["unchanged"] == []
+
+
+@pytest.mark.parametrize("unit", ["L1.H2", "L2.H0", "L1.MLP"])
+@pytest.mark.parametrize("value", VALUES)
+@pytest.mark.parametrize("positions", POSITIONS)
+def test_another_value_than_asked_for_is_noticed(
+    value: str, positions: str, unit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The smallest difference, at one position of one example."""
+    model = model_of("llama")
+    honest = interventions.replaced
+
+    def almost(apart: Tensor, mask: Tensor, value: Tensor, start: int) -> Tensor:
+        new = honest(apart, mask, value, start)
+        index = int(mask[0].nonzero()[0])
+        last = new[0, -1, -1, index]
+        last[0] = torch.nextafter(last[0], torch.tensor(9.0))
+        return new
+
+    monkeypatch.setattr(interventions, "replaced", almost)
+    with pytest.raises(InterventionError, match=rf"{unit} was not ablated.*not what was asked for"):
+        ablate(
+            model,
+            ITEMS,
+            [(Unit.parse(unit),)],
+            value=value,
+            positions=positions,
+            calibration=CALIBRATION,
+        )
+
+
+@pytest.mark.parametrize(
+    ("positions", "wrong"), [("not-first", 0), ("answer", 1), ("all", 1), ("not-first", 2)]
+)
+def test_other_positions_than_asked_for_are_noticed(
+    positions: str, wrong: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = model_of("llama")
+    honest = interventions.replaced
+    monkeypatch.setattr(
+        interventions, "replaced", lambda apart, mask, value, start: honest(apart, mask, value, wrong)
+    )
+    for units in (HEADS, MLP):
+        with pytest.raises(InterventionError, match="was not ablated.*not what was asked for"):
+            ablate(model, ITEMS, [units], positions=positions)
+
+
+def test_values_that_are_not_finite_are_named() -> None:
+    """The clean run is finite; what follows another ablation is not."""
+    module = tiny.build("llama")
+    values = module.model.layers[2].self_attn.v_proj
+    values.register_forward_hook(lambda m, args, out: out + torch.inf if len(out) > 1 else out)
+    with pytest.raises(InterventionError, match=r"L2\.H1 is not finite.*float32"):
+        ablate(tiny.wrap(module), random_items(1), [(Unit("head", 2, 0),), HEADS])
+    values.register_forward_hook(lambda m, args, out: out + torch.inf)
+    with pytest.raises(InterventionError, match="output is not finite"):
+        ablate(tiny.wrap(module), ITEMS, [HEADS])
+
+
 def test_one_unit_of_many_that_is_not_ablated_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = tiny.build_loaded("llama")
+    model = model_of("llama")
     honest = interventions.replaced
 
     def forgetful(apart: Tensor, mask: Tensor, value: Tensor, start: int) -> Tensor:
