@@ -1,29 +1,33 @@
-"""Attribution: per-example scores of every unit or edge from two forwards and one backward per batch.
+"""Attribution: per-example scores of every unit or edge from a few forwards and backwards per batch.
 
-Edge attribution patching (Nanda 2023; Syed et al., arXiv 2310.10348): the first-order estimate of what the metric
-changes by when an activation takes its counterfactual value. Gradients at the clean run, Δ = counterfactual −
-clean. All examples of a batch are scored at once: the sum of their metrics is differentiated, and examples do not
-see each other.
+Edge attribution patching (EAP; Nanda 2023; Syed et al., arXiv 2310.10348): the first-order estimate of what the
+metric changes by when an activation takes its baseline value. Δ = baseline − clean; gradients at the clean run, or
+averaged over a path of inputs (EAP-IG; see `integrated`). All examples of a batch are scored at once: the sum of
+their metrics is differentiated, and examples do not see each other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from circuittest.errors import UsageError, did_you_mean
-from circuittest.measure.batches import ItemLike, by_row, describe, plan, precision
+from circuittest.measure.baselines import baseline_writes, check_baseline
+from circuittest.measure.batches import Batch, ItemLike, describe, plan, precision
 from circuittest.measure.edges import EdgeScores, edges
+from circuittest.measure.integrated import path_scores, summed_gradients
+from circuittest.measure.memory import within_memory
 from circuittest.measure.metrics import check_metric
-from circuittest.measure.trace import Trace, trace
+from circuittest.measure.trace import Trace, Writes, points, trace
 from circuittest.models.loaded import LoadedModel
 from circuittest.tables import Member, ScoreTable
 from circuittest.units import KINDS, Layout
 
-METHODS = ("eap",)
+METHODS = ("eap", "eap-ig")
 UNIT_SCORES = ("edge-abs-sum", "edge-sum", "node")
 _KINDS = ("embed", "head", "kv", "attn", "mlp")
 
@@ -34,6 +38,9 @@ def attribute(
     *,
     metric: str,
     method: str = "eap",
+    steps: int = 5,
+    baseline: str = "counterfactual",
+    calibration: Sequence[ItemLike] = (),
     level: str = "units",
     unit_score: str = "edge-abs-sum",
     kinds: Sequence[str] = ("head", "mlp"),
@@ -46,9 +53,16 @@ def attribute(
     items:
         Prompts and counterfactuals of equal length, with answer and foil ids.
     metric:
-        "log_prob" (nats), "logit_diff" (logits) or "prob_diff", at the last prompt position.
+        "log_prob" (nats), "logit_diff" (logits), "prob_diff" or "kl" (nats, of the clean run's distribution from the
+        changed one), at the last prompt position. "kl" needs the method "eap-ig": its gradient at the clean run is 0.
     method:
-        "eap".
+        "eap", or "eap-ig": gradients averaged over `steps` points between the baseline's and the clean embeddings.
+    baseline:
+        What a unit's write is compared with: "counterfactual", its value on the item's counterfactual prompt; "zero";
+        "mean", over all positions of the `calibration` prompts. The path of "eap-ig" starts at the baseline of the
+        embeddings.
+    calibration:
+        Held-out examples, for the baseline "mean".
     level:
         "units", or "edges" for every edge of the layout.
     unit_score:
@@ -59,7 +73,8 @@ def attribute(
     kinds:
         Which kinds of unit to score; ignored for edges.
     batch_size:
-        Most examples in a batch; by default it follows from shapes.
+        Most examples in a batch; by default it follows from shapes. Where memory runs out batches are halved, with a
+        warning, and the table's choices tell.
 
     Returns
     -------
@@ -69,12 +84,52 @@ def attribute(
     Raises
     ------
     UsageError
-        For unknown choices, no examples, prompts whose counterfactual has another length, missing answers or foils.
+        For unknown choices, no examples, prompts whose counterfactual has another length, missing answers or foils,
+        and combinations that have no defined score.
     UnsupportedModel
         For quantised models.
     InterventionError
         Where an activation or gradient could not be captured.
     """
+    _check(metric, method, steps, level, unit_score, kinds)
+    check_metric(metric, items)
+    check_baseline(baseline, method, items, calibration)
+    layout = model.layout
+    batches = plan(items, model, batch_size=batch_size)
+    members: tuple[Member, ...] = edges(layout)[0] if level == "edges" else layout.units(kinds)
+    values = np.empty((len(items), len(members)), dtype=np.float32)
+    with model.measuring():
+        others = baseline_writes(model, baseline, calibration, batch_size=batch_size)
+        scoring = _Scoring(
+            model, metric, steps if method == "eap-ig" else 0, others, level, unit_score, kinds
+        )
+
+        def work(batch: Batch) -> None:
+            start = 0
+            for part in scoring(batch):
+                values[list(batch.rows[start : start + len(part)])] = part.cpu().numpy()
+                start += len(part)
+
+        done = within_memory(batches, work)
+    choices: dict[str, Any] = {
+        "method": method,
+        "metric": metric,
+        "baseline": baseline,
+        "level": level,
+        "score": unit_score if level == "units" else "edge",
+        "dtype": str(model.dtype).removeprefix("torch."),
+        "batches": describe(done),
+    }
+    if method == "eap-ig":
+        choices["steps"] = steps
+    if baseline == "mean":
+        choices["calibration"] = [item.index for item in calibration]
+    if len(done) != len(batches):
+        choices["halved"] = describe(batches)
+    return ScoreTable(values, members, tuple(item.index for item in items), choices)
+
+
+def _check(metric: str, method: str, steps: int, level: str, unit_score: str, kinds: Sequence[str]) -> None:
     for name, value, known in (
         ("method", method, METHODS),
         ("level", level, ("units", "edges")),
@@ -87,31 +142,55 @@ def attribute(
             raise UsageError(f"units of kind {kind!r} cannot be scored", "", did_you_mean(str(kind), _KINDS))
     if not kinds:
         raise UsageError("no kinds of unit were given", "", f"known are {', '.join(_KINDS)}")
-    check_metric(metric, items)
-    layout = model.layout
-    batches = plan(items, model, batch_size=batch_size)
-    by_edges = level == "edges" or unit_score != "node"
-    scorer = EdgeScores(model) if by_edges else None
-    parts: list[Tensor] = []
-    with model.measuring():
-        for batch in batches:
-            traced = trace(model, batch, metric, reads=by_edges)
-            if scorer is None:
-                parts.append(_units(_node_scores(traced, layout, precision(model.dtype)), layout, kinds))
-                continue
-            for scores in scorer(traced):
-                parts.append(_of_edges(scores, layout, level, unit_score, kinds).cpu())
-    members: tuple[Member, ...] = edges(layout)[0] if level == "edges" else layout.units(kinds)
-    choices = {
-        "method": method,
-        "metric": metric,
-        "level": level,
-        "score": unit_score if level == "units" else "edge",
-        "dtype": str(model.dtype).removeprefix("torch."),
-        "batches": describe(batches),
-    }
-    values = by_row(batches, [part.cpu() for part in parts]).numpy().astype(np.float32)
-    return ScoreTable(values, members, tuple(item.index for item in items), choices)
+    if method == "eap-ig" and (isinstance(steps, bool) or not isinstance(steps, int) or steps < 1):
+        raise UsageError(f"{steps!r} steps", "the path of EAP-IG has a whole number of points", "use 5")
+    if metric == "kl" and method == "eap":
+        raise UsageError(
+            "the metric 'kl' has no first-order estimate at the clean run",
+            "the divergence from the clean run is least there, so its gradient and all scores are 0",
+            "use the method 'eap-ig', or the metric 'log_prob'",
+        )
+
+
+class _Scoring:
+    """How the batches of one call are scored."""
+
+    def __init__(
+        self,
+        model: LoadedModel,
+        metric: str,
+        steps: int,
+        others: Writes | None,
+        level: str,
+        unit_score: str,
+        kinds: Sequence[str],
+    ) -> None:
+        self.model, self.metric, self.steps, self.others = model, metric, steps, others
+        self.level, self.unit_score, self.kinds = level, unit_score, kinds
+        self.scorer = EdgeScores(model) if level == "edges" or unit_score != "node" else None
+
+    def __call__(self, batch: Batch) -> Iterator[Tensor]:
+        """Scores [examples, members] of a few examples at a time, in the batch's order."""
+        layout = self.model.layout
+        if self.scorer is None:
+            scores = _node_scores(self._node_trace(batch), layout, precision(self.model.dtype))
+            yield _units(scores, layout, self.kinds)
+            return
+        for part in self._edges(batch, self.scorer):
+            yield _of_edges(part, layout, self.level, self.unit_score, self.kinds)
+
+    def _edges(self, batch: Batch, scorer: EdgeScores) -> Iterator[Tensor]:
+        if not self.steps:
+            return scorer(trace(self.model, batch, self.metric, reads=True, others=self.others))
+        return path_scores(scorer, self._points(batch, reads=True))
+
+    def _node_trace(self, batch: Batch) -> Trace:
+        if not self.steps:
+            return trace(self.model, batch, self.metric, reads=False, others=self.others)
+        return summed_gradients(self._points(batch, reads=False))
+
+    def _points(self, batch: Batch, *, reads: bool) -> Iterator[Trace]:
+        return points(self.model, batch, self.metric, steps=self.steps, reads=reads, others=self.others)
 
 
 def _of_edges(scores: Tensor, layout: Layout, level: str, unit_score: str, kinds: Sequence[str]) -> Tensor:

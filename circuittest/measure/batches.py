@@ -55,6 +55,10 @@ class Batch:
         """Tokens of each prompt."""
         return len(self.items[0].prompt_ids)
 
+    def part(self, start: int, stop: int) -> Batch:
+        """Some of the items."""
+        return Batch(self.rows[start:stop], self.items[start:stop])
+
     def prompts(self, device: torch.device) -> Tensor:
         """Token ids [items, length]."""
         return torch.tensor([item.prompt_ids for item in self.items], device=device)

@@ -24,6 +24,8 @@ from circuittest.measure.trace import Place, Trace
 from circuittest.models.loaded import LoadedModel, weight_in_out
 from circuittest.units import Edge, Layout
 
+#: Norms through which gradients of different points have no common sum.
+_NO_SUM = ("q_norm", "k_norm", "attn_post", "mlp_post")
 #: Bytes of the buffer that holds the writes of all units at a few positions.
 WRITE_BYTES = 64 << 20
 
@@ -70,6 +72,14 @@ class EdgeScores:
         }
         self.shared_norm = [block.mlp_norm is block.attn_norm for block in blocks]
         self._buffers: dict[str, Tensor] = {}
+        self._constants: dict[Place, Tensor] = {}
+
+    @property
+    def summable(self) -> bool:
+        """Can gradients of several points be summed before they are contracted? See `integrated`."""
+        bare = all(n.module is None for role in _NO_SUM for n in self.norms[role])
+        pre = self.norms["attn_norm"] + self.norms["mlp_norm"]
+        return bare and all(norm.kind != "autograd" for norm in pre)
 
     @torch.no_grad()
     def __call__(self, trace: Trace) -> Iterator[Tensor]:
@@ -118,7 +128,7 @@ class EdgeScores:
             for role, values in (("attn_post", heads), ("mlp_post", mlp)):
                 norm = self.norms[role][layer]
                 if norm.module is not None:
-                    pushed = norm.at(self._rows(trace.clean, (role, layer), window)).push(values)
+                    pushed = norm.at(self._rows(trace.norms, (role, layer), window)).push(values)
                     if pushed is not values:
                         values.copy_(pushed)
         return buffer
@@ -134,9 +144,12 @@ class EdgeScores:
             torch.bmm(gradient.transpose(0, 1), weight, out=buffer[start : start + len(weight)])
             start += len(weight)
         buffer[slots] = mlp
-        self._pull("attn_norm", trace, window, layer, buffer[:slots])
-        shared = "attn_norm" if self.shared_norm[layer] else "mlp_norm"
-        self._pull(shared, trace, window, layer, buffer[slots : slots + 1])
+        if trace.summed:
+            self._pull_sum(trace, window, layer, buffer[:slots])
+        else:
+            self._pull("attn_norm", trace, window, layer, buffer[:slots])
+            shared = "attn_norm" if self.shared_norm[layer] else "mlp_norm"
+            self._pull(shared, trace, window, layer, buffer[slots : slots + 1])
         if with_logits:
             buffer[slots + 1] = self._rows(trace.gradients, ("final", 0), window)
         return buffer[: slots + 1 + with_logits]
@@ -144,46 +157,73 @@ class EdgeScores:
     def _pull(self, role: str, trace: Trace, window: tuple[slice, slice], layer: int, values: Tensor) -> None:
         norm = self.norms[role][layer]
         if norm.module is not None:
-            pulled = norm.at(self._rows(trace.clean, (role, layer), window)).pull(values)
+            pulled = norm.at(self._rows(trace.norms, (role, layer), window)).pull(values)
             if pulled is not values:
                 values.copy_(pulled)
+
+    def _pull_sum(self, trace: Trace, window: tuple[slice, slice], layer: int, values: Tensor) -> None:
+        """From diag-less sums Wᵀ Σ g/r to Σ Jᵀ Wᵀ g; see `integrated`. Overwrites values [slots, rows, width]."""
+        norm = self.norms["attn_norm"][layer]
+        if norm.module is None:
+            return
+        along, unit = (part[window].flatten(0, 1) for part in trace.ranks[layer])
+        norm.scale(values)
+        ranks = self._buffer("ranks", values.shape[0], values.shape[1:]).view(len(along), -1, values.shape[2])
+        values.sub_(torch.bmm(along, unit, out=ranks).transpose(0, 1))
+
+    def roles(self, layer: int) -> tuple[str, ...]:
+        """The projections whose outputs are the slots of a layer, in the order of its readers."""
+        return ("q", "k", "v") if self.model.blocks[layer].qkv is None else ("qkv",)
+
+    def apart(self, role: str, values: Tensor) -> list[Tensor]:
+        """What a projection gives [..., features], with its slots apart [..., slots, head size], in readers' order."""
+        layout = self.layout
+        if role != "qkv":
+            return [values.unflatten(-1, (layout.n_heads if role == "q" else layout.n_kv_heads, -1))]
+        if self.model.adapter.fused == "stacked":
+            return [values.unflatten(-1, (layout.n_heads + 2 * layout.n_kv_heads, -1))]
+        group = layout.group_size
+        by_group = values.unflatten(-1, (layout.n_kv_heads, group + 2, -1))
+        keys, queries = by_group[..., group, :], by_group[..., :group, :].flatten(-3, -2)
+        return [queries, keys, by_group[..., group + 1, :]]
+
+    def constant(self, role: str, layer: int) -> Tensor:
+        """What a projection gives whatever the residual is [features]: its own bias, and that of the norm before."""
+        place = (role, layer)
+        if place not in self._constants:
+            block = self.model.blocks[layer]
+            module = {"q": block.q, "k": block.k, "v": block.v, "qkv": block.qkv}[role]
+            if module is None:
+                raise TypeError(f"layer L{layer} has no {role!r}")
+            weight = weight_in_out(module).to(self.dtype)
+            found = torch.zeros(weight.shape[1], dtype=self.dtype, device=weight.device)
+            if isinstance(bias := getattr(module, "bias", None), Tensor):
+                found = found + bias.to(self.dtype)
+            if isinstance(bias := getattr(block.attn_norm, "bias", None), Tensor):
+                found = found + bias.to(self.dtype) @ weight
+            self._constants[place] = found
+        return self._constants[place]
 
     def _projections(
         self, trace: Trace, window: tuple[slice, slice], layer: int
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """Per group of slots the gradients [rows, slots, head size] and the weights [slots, head size, width]."""
-        layout, block = self.layout, self.model.blocks[layer]
-        if block.qkv is not None:
-            gradient = self._rows(trace.gradients, ("qkv", layer), window)
-            weight = weight_in_out(block.qkv).T.to(self.dtype)
-            if self.model.adapter.fused == "stacked":
-                slots = layout.n_heads + 2 * layout.n_kv_heads
-                yield gradient.unflatten(1, (slots, -1)), weight.unflatten(0, (slots, -1))
-                return
-            group = layout.group_size
-            sizes = (layout.n_kv_heads, group + 2, -1)
-            of_group = gradient.unflatten(1, sizes), weight.unflatten(0, sizes)
-            yield of_group[0][:, :, :group].flatten(1, 2), of_group[1][:, :group].flatten(0, 1)
-            for slot in (group, group + 1):
-                yield of_group[0][:, :, slot], of_group[1][:, slot]
-            return
-        for role, module, slots in (
-            ("q", block.q, layout.n_heads),
-            ("k", block.k, layout.n_kv_heads),
-            ("v", block.v, layout.n_kv_heads),
-        ):
-            if module is not None:
-                gradient = self._rows(trace.gradients, (role, layer), window)
-                weight = weight_in_out(module).T.to(self.dtype)
-                norm = self.norms[f"{role}_norm"][layer] if role != "v" else None
-                if norm is None or norm.module is None:
-                    yield gradient.unflatten(1, (slots, -1)), weight.unflatten(0, (slots, -1))
-                    continue
-                # The norm mixes heads: each head's gradient alone is pulled through it, and then has all features.
-                alone = gradient.unflatten(1, (slots, -1)).transpose(0, 1)
-                apart = torch.diag_embed(alone.movedim(0, -1)).permute(2, 0, 3, 1).flatten(2)
-                pulled = norm.at(self._rows(trace.clean, (f"{role}_norm", layer), window)).pull(apart)
-                yield pulled.transpose(0, 1), weight.expand(slots, -1, -1)
+        block = self.model.blocks[layer]
+        for role, module in (("q", block.q), ("k", block.k), ("v", block.v), ("qkv", block.qkv)):
+            if module is None:
+                continue
+            gradient = self._rows(trace.gradients, (role, layer), window)
+            whole = weight_in_out(module).to(self.dtype)
+            norm = self.norms[f"{role}_norm"][layer] if role in ("q", "k") else None
+            if norm is None or norm.module is None:
+                weights = [part.permute(1, 2, 0) for part in self.apart(role, whole)]
+                yield from zip(self.apart(role, gradient), weights, strict=True)
+                continue
+            # The norm mixes heads: each head's gradient alone is pulled through it, and then has all features.
+            alone = self.apart(role, gradient)[0].transpose(0, 1)
+            apart = torch.diag_embed(alone.movedim(0, -1)).permute(2, 0, 3, 1).flatten(2)
+            pulled = norm.at(self._rows(trace.norms, (f"{role}_norm", layer), window)).pull(apart)
+            yield pulled.transpose(0, 1), whole.T.expand(len(alone), -1, -1)
 
     def _rows(self, tensors: dict[Place, Tensor], place: Place, window: tuple[slice, slice]) -> Tensor:
         """One tensor [batch, length, features] as the window's [rows, features]."""

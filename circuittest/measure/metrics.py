@@ -16,7 +16,7 @@ from circuittest.errors import UsageError, did_you_mean
 from circuittest.measure.batches import ItemLike, precision
 from circuittest.models.loaded import LoadedModel, weight_in_out
 
-METRICS = ("log_prob", "logit_diff", "prob_diff")
+METRICS = ("log_prob", "logit_diff", "prob_diff", "kl")
 #: Bytes of the logits that are held at once.
 LOGIT_BYTES = 64 << 20
 #: Outcomes that compare answers with foils, and so need foils.
@@ -110,12 +110,20 @@ def candidate_logits(model: LoadedModel, rows: Tensor, ids: Tensor) -> Tensor:
     return values if cap is None else cap * torch.tanh(values / cap)
 
 
-def metric_values(model: LoadedModel, rows: Tensor, targets: Targets, metric: str) -> Tensor:
+def metric_values(
+    model: LoadedModel, rows: Tensor, targets: Targets, metric: str, *, clean: Tensor | None = None
+) -> Tensor:
     """The metric of each example [batch], differentiable in the trunk's rows [batch, width].
 
     "log_prob": log of the summed probability of the answers, in nats. "logit_diff": mean logit of the answers
-    minus mean logit of the foils. "prob_diff": summed probability of the answers minus that of the foils.
+    minus mean logit of the foils. "prob_diff": summed probability of the answers minus that of the foils. "kl": of the
+    distribution of `clean`, the rows of the untouched run, from that of the rows, over the vocabulary, in nats.
     """
+    if metric == "kl":
+        if clean is None:
+            raise TypeError("a divergence from the clean run needs its rows")
+        expected = logits(model, clean.detach()).log_softmax(1)
+        return (expected.exp() * (expected - logits(model, rows).log_softmax(1))).sum(1)
     if metric == "logit_diff":
         answers = _mean(candidate_logits(model, rows, targets.answers), targets.answer_mask)
         return answers - _mean(candidate_logits(model, rows, targets.foils), targets.foil_mask)

@@ -106,6 +106,13 @@ class Norm:
         weight = None if self.weight is None else self.weight.to(x.device)
         return Jacobian(self.kind, self.module, x * inverse, inverse, weight)
 
+    def scale(self, values: Tensor) -> Tensor:
+        """P diag(w) v for vectors [..., width]: Jᵀ without the statistics of an input. Overwrites them."""
+        if self.weight is None:
+            raise TypeError("only an analytic norm has such a part")
+        values.mul_(self.weight.to(values.device))
+        return values.sub_(values.mean(-1, keepdim=True)) if self.kind == "layer" else values
+
     def _recognise_rms(self, module: nn.Module) -> None:
         weight = getattr(module, "weight", None)
         eps = getattr(module, "variance_epsilon", None) or getattr(module, "eps", None)

@@ -1,12 +1,13 @@
 """What attribution needs of one batch: how every unit's write changes, and the metric's gradients where units read.
 
-Two forwards and one backward. Everything is captured by hooks on the Hugging Face module; a capture that did not
-fire, fired twice or is not part of the graph is an error, never a zero.
+Two forwards and one backward; `points` repeats the gradients along a path of inputs. Everything is captured by hooks
+on the Hugging Face module; a capture that did not fire, fired twice or is not part of the graph is an error, never a
+zero.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
@@ -21,14 +22,15 @@ from circuittest.models.loaded import LoadedModel
 
 Place = tuple[str, int]
 
-#: Places whose gradients are the edges' readers, and the units' own.
-_READS = ("q", "k", "v", "qkv", "mlp_in", "final")
-_WRITES = ("embed", "z", "mlp")
+#: What units write when replaced, by place; broadcastable to [batch, length, features].
+Writes = Mapping[Place, Tensor]
+
+_NORMS = ("attn_norm", "mlp_norm", "q_norm", "k_norm", "attn_post", "mlp_post")
 
 
 @dataclass
 class Captures:
-    """Tensors taken by hooks, by (role, layer). Roles: see `clean_pass`."""
+    """Tensors taken by hooks, by (role, layer)."""
 
     tensors: dict[Place, Tensor] = field(default_factory=dict)
     versions: dict[Place, int] = field(default_factory=dict)
@@ -76,30 +78,46 @@ class Captures:
 
 @dataclass(frozen=True)
 class Trace:
-    """One batch, traced.
+    """One batch, traced: at the clean prompts, or at one point of a path towards them.
 
     Attributes
     ----------
     changes:
-        Counterfactual minus clean write, detached: ("embed", 0) and ("mlp", layer) [batch, length, width],
+        Replaced minus clean write, detached: ("embed", 0) and ("mlp", layer) [batch, length, width],
         ("z", layer) [batch, length, heads · head size], the input of the output projection.
-    clean:
-        Clean activations, detached: inputs of the norms ("attn_norm", "mlp_norm", "q_norm", "k_norm", "attn_post",
-        "mlp_post", layer).
+    norms:
+        Detached inputs of the norms ("attn_norm", "mlp_norm", "q_norm", "k_norm", "attn_post", "mlp_post", layer)
+        where the gradients were taken.
     gradients:
         Of the sum of the examples' metrics, at the places asked for.
-    metric:
-        Clean metric of each example [batch].
+    slots:
+        Detached outputs of the projections whose gradients are there ("q", "k", "v" or "qkv", layer); on a path only.
+    summed:
+        True where the trace is the sum of points of a path (`integrated`): gradients at q, k and v are then divided by
+        r of the norm before them, and those at the MLPs are pulled through theirs.
+    ranks:
+        Of such a sum, layer → ⟨W diag(w) x̂, g⟩ / (r d) [batch, length, slots, points] and x̂ [batch, length, points,
+        width], where there is a norm.
     """
 
     changes: dict[Place, Tensor]
-    clean: dict[Place, Tensor]
+    norms: dict[Place, Tensor]
     gradients: dict[Place, Tensor]
-    metric: Tensor
+    slots: dict[Place, Tensor] = field(default_factory=dict)
+    summed: bool = False
+    ranks: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
 
 
-def trace(model: LoadedModel, batch: Batch, metric: str, *, reads: bool) -> Trace:
-    """Run counterfactual and clean prompts and differentiate the metric at the clean ones.
+def write_places(model: LoadedModel) -> list[Place]:
+    """Where units write: what enters the blocks, and per layer the heads' slices ("z") and the MLP's output."""
+    layers = range(model.layout.n_layers)
+    return [("embed", 0), *((role, layer) for layer in layers for role in ("z", "mlp"))]
+
+
+def trace(
+    model: LoadedModel, batch: Batch, metric: str, *, reads: bool, others: Writes | None = None
+) -> Trace:
+    """Differentiate the metric at the clean prompts; changes are to `others`, by default the counterfactuals' writes.
 
     With `reads` the gradients are those of every reading slot, else those of every unit's write.
 
@@ -110,48 +128,101 @@ def trace(model: LoadedModel, batch: Batch, metric: str, *, reads: bool) -> Trac
     InterventionError
         Where a capture did not fire, fired twice, or has no gradient.
     """
+    refuse_quantised(model)
+    if others is None:
+        others = writes_on(model, batch.counterfactuals(model.device))
+    with torch.enable_grad():
+        seen, rows = _pass(model, batch.prompts(model.device), reads=reads)
+        values = metric_values(model, rows, Targets.of(batch.items, model.device), metric)
+        gradients = _gradients(values.sum(), _places(model, seen, reads=reads))
+    changes = {place: others[place] - seen[place].detach() for place in write_places(model)}
+    return Trace(changes, _detached(seen, _NORMS), gradients)
+
+
+def points(
+    model: LoadedModel, batch: Batch, metric: str, *, steps: int, reads: bool, others: Writes | None = None
+) -> Iterator[Trace]:
+    """A trace at each point of the path of inputs from replaced to clean, gradients divided by the number of points.
+
+    The points are start + (k / steps) · (clean − start), k = 0 … steps − 1, of what enters the first block, where the
+    start is `others`, by default the counterfactual prompts: these are then the first point, so that one pass gives
+    both their writes and their gradients. One forward, and `steps` forwards and backwards.
+
+    Raises
+    ------
+    UnsupportedModel, InterventionError
+        As `trace`.
+    """
+    refuse_quantised(model)
+    prompts, targets = batch.prompts(model.device), Targets.of(batch.items, model.device)
+    clean, clean_rows = _writes_and_rows(model, prompts)
+    end = clean["embed", 0]
+    start = None if others is None else others["embed", 0].expand_as(end)
+    changes = {} if others is None else {place: others[place] - own for place, own in clean.items()}
+    for k in range(steps):
+        with torch.enable_grad():
+            if start is None:
+                seen, rows = _pass(model, batch.counterfactuals(model.device), reads=reads)
+                start = seen["embed", 0].detach()
+                changes = {place: seen[place].detach() - own for place, own in clean.items()}
+            else:
+                seen, rows = _pass(model, prompts, reads=reads, enter=torch.lerp(start, end, k / steps))
+            values = metric_values(model, rows, targets, metric, clean=clean_rows)
+            gradients = _gradients(values.sum() / steps, _places(model, seen, reads=reads))
+        slots = _detached(seen, ("q", "k", "v", "qkv")) if reads else {}
+        yield Trace(changes, _detached(seen, _NORMS), gradients, slots)
+
+
+def refuse_quantised(model: LoadedModel) -> None:
+    """Raise UnsupportedModel for quantised weights."""
     if model.quantised:
         raise UnsupportedModel(
             f"{model.name} is quantised",
             "gradients through rounded weights are not gradients of the model",
             "attribute the unquantised model; a quantised one can be ablated",
         )
-    other = _counterfactual_pass(model, batch)
-    with torch.enable_grad():
-        seen, values = _clean_pass(model, batch, metric, reads=reads)
-        layers = range(model.layout.n_layers)
-        split = ("q", "k", "v") if model.adapter.qkv is None else ("qkv",)
-        roles = (*split, "mlp_in") if reads else ("z", "mlp")
-        places: list[Place] = [(role, layer) for layer in layers for role in roles]
-        places.append(("final", 0) if reads else ("embed", 0))
-        gradients = _gradients(values, {place: seen[place] for place in places})
-    writes: list[Place] = [("embed", 0), *((role, layer) for layer in layers for role in ("z", "mlp"))]
-    changes = {place: other[place] - seen[place].detach() for place in writes}
-    norms = ("attn_norm", "mlp_norm", "q_norm", "k_norm", "attn_post", "mlp_post")
-    clean = {place: t.detach() for place, t in seen.tensors.items() if place[0] in norms}
-    return Trace(changes, clean, gradients, values.detach())
 
 
-def _counterfactual_pass(model: LoadedModel, batch: Batch) -> Captures:
+def writes_on(model: LoadedModel, ids: Tensor) -> dict[Place, Tensor]:
+    """What every unit writes on ids [batch, length]."""
+    return _writes_and_rows(model, ids)[0]
+
+
+def _writes_and_rows(model: LoadedModel, ids: Tensor) -> tuple[dict[Place, Tensor], Tensor]:
     seen = Captures()
     with torch.no_grad(), ExitStack() as stack:
         _watch_writes(model, seen, stack)
-        model.trunk(batch.counterfactuals(model.device), use_cache=False)
-    return seen
+        rows = last_rows(model.trunk(ids, use_cache=False).last_hidden_state)
+    return {place: seen[place] for place in write_places(model)}, rows
 
 
-def _clean_pass(model: LoadedModel, batch: Batch, metric: str, *, reads: bool) -> tuple[Captures, Tensor]:
+def _pass(
+    model: LoadedModel, ids: Tensor, *, reads: bool, enter: Tensor | None = None
+) -> tuple[Captures, Tensor]:
+    """A forward that keeps its graph: what was seen, and the trunk's rows. `enter` is put before the first block."""
     seen = Captures()
     with ExitStack() as stack:
         # The residual enters the blocks as a leaf, so that the graph exists although all weights are frozen.
-        leaf = lambda x: x.detach().requires_grad_()
+        leaf = lambda x: (x if enter is None else enter).detach().requires_grad_()
         stack.enter_context(on_input(model.blocks[0].block, leaf))
         _watch_writes(model, seen, stack)
         if reads:
             _watch_reads(model, seen, stack)
-        hidden = model.trunk(batch.prompts(model.device), use_cache=False).last_hidden_state
-    targets = Targets.of(batch.items, model.device)
-    return seen, metric_values(model, last_rows(hidden), targets, metric)
+        hidden = model.trunk(ids, use_cache=False).last_hidden_state
+    return seen, last_rows(hidden)
+
+
+def _places(model: LoadedModel, seen: Captures, *, reads: bool) -> dict[Place, Tensor]:
+    """What is differentiated: the input of every reader, or every write."""
+    split = ("q", "k", "v") if model.adapter.qkv is None else ("qkv",)
+    roles = (*split, "mlp_in") if reads else ("z", "mlp")
+    found: list[Place] = [(role, layer) for layer in range(model.layout.n_layers) for role in roles]
+    found.append(("final", 0) if reads else ("embed", 0))
+    return {place: seen[place] for place in found}
+
+
+def _detached(seen: Captures, roles: tuple[str, ...]) -> dict[Place, Tensor]:
+    return {place: tensor.detach() for place, tensor in seen.tensors.items() if place[0] in roles}
 
 
 def _watch_writes(model: LoadedModel, seen: Captures, stack: ExitStack) -> None:
@@ -181,9 +252,9 @@ def _watch_reads(model: LoadedModel, seen: Captures, stack: ExitStack) -> None:
     inputs(model.final_norm, "final", 0, alias=True)
 
 
-def _gradients(values: Tensor, at: dict[Place, Tensor]) -> dict[Place, Tensor]:
+def _gradients(value: Tensor, at: dict[Place, Tensor]) -> dict[Place, Tensor]:
     try:
-        found = torch.autograd.grad(values.sum(), list(at.values()), allow_unused=True)
+        found = torch.autograd.grad(value, list(at.values()), allow_unused=True)
     except RuntimeError as error:
         raise InterventionError("the metric has no gradient", str(error)) from error
     for place, gradient in zip(at, found, strict=True):

@@ -22,13 +22,31 @@ Change = Callable[[float], "list[tuple[nn.Module, str, Callable[[Tensor], Tensor
 
 
 class Differences:
-    """Finite differences on one batch of one model (float64)."""
+    """Finite differences on one batch of one model (float64).
 
-    def __init__(self, model: LoadedModel, batch: Batch, metric: str) -> None:
+    Around the clean run, or around a run in which `share` of the way from the counterfactual's embeddings to the clean
+    ones enters the blocks; changes of writes are always those from the clean to the counterfactual run. `others` are
+    activations to take in place of the counterfactual run's.
+    """
+
+    enter: Tensor | None = None
+
+    def __init__(
+        self,
+        model: LoadedModel,
+        batch: Batch,
+        metric: str,
+        *,
+        share: float = 1.0,
+        others: dict[tuple[str, int | None], Tensor] | None = None,
+    ) -> None:
         self.model, self.batch, self.metric = model, batch, metric
         self.targets = Targets.of(batch.items, model.device)
-        self.clean = self._record(batch.prompts(model.device))
-        self.other = self._record(batch.counterfactuals(model.device))
+        self.clean = self.record(batch.prompts(model.device))
+        self.other = others or self.record(batch.counterfactuals(model.device))
+        if share != 1.0:
+            self.enter = share * self.clean["embed", 0] + (1 - share) * self.other["embed", 0]
+        self.at = self.record(batch.prompts(model.device))
 
     def node(self, unit: Unit) -> Tensor:
         """d metric / d ε [examples] as the unit's own output moves by ε · (counterfactual − clean)."""
@@ -52,10 +70,10 @@ class Differences:
             return self._central(lambda e: [(model.final_norm, "in", lambda x: x + e * write)])
         block = model.blocks[target.layer or 0]
         if target.kind == "mlp":
-            residual = self.clean["mlp_read", target.layer]
+            residual = self.at["mlp_read", target.layer]
             norm = block.mlp_norm or nn.Identity()
             return self._central(lambda e: [(block.mlp, "in", lambda x: norm.forward(residual + e * write))])
-        residual = self.clean["attn_read", target.layer]
+        residual = self.at["attn_read", target.layer]
         norm = block.attn_norm or nn.Identity()
         module, rows = self._slot(edge)
         within = {"q": block.q_norm, "k": block.k_norm}.get(edge.slot or "")
@@ -83,12 +101,12 @@ class Differences:
             write, norm, at = (
                 self._delta("mlp", unit.layer),
                 block.mlp_post_norm,
-                self.clean["mlp", unit.layer],
+                self.at["mlp", unit.layer],
             )
         else:
             cut = self._cut(unit)
             write = self._delta("z", unit.layer)[..., cut] @ weight_in_out(block.out)[cut]
-            norm, at = block.attn_post_norm, self.clean["attn", unit.layer]
+            norm, at = block.attn_post_norm, self.at["attn", unit.layer]
         if norm is None:
             return write
         return (norm.forward(at + EPSILON * write) - norm.forward(at - EPSILON * write)) / (2 * EPSILON)
@@ -122,15 +140,21 @@ class Differences:
     @torch.no_grad()
     def _value(self, changes: list[tuple[nn.Module, str, Callable[[Tensor], Tensor | None]]]) -> Tensor:
         with ExitStack() as stack:
+            self._enter(stack)
             for module, side, change in changes:
                 stack.enter_context((on_input if side == "in" else on_output)(module, change))
             hidden = self.model.trunk(
                 self.batch.prompts(self.model.device), use_cache=False
             ).last_hidden_state
-        return metric_values(self.model, last_rows(hidden), self.targets, self.metric)
+        clean = self.clean["rows", 0]
+        return metric_values(self.model, last_rows(hidden), self.targets, self.metric, clean=clean)
+
+    def _enter(self, stack: ExitStack) -> None:
+        if (enter := self.enter) is not None:
+            stack.enter_context(on_input(self.model.blocks[0].block, lambda _: enter))
 
     @torch.no_grad()
-    def _record(self, ids: Tensor) -> dict[tuple[str, int | None], Tensor]:
+    def record(self, ids: Tensor) -> dict[tuple[str, int | None], Tensor]:
         seen: dict[tuple[str, int | None], Tensor] = {}
 
         def keep(role: str, layer: int) -> Callable[[Tensor], None]:
@@ -140,6 +164,7 @@ class Differences:
             return hook
 
         with ExitStack() as stack:
+            self._enter(stack)
             stack.enter_context(on_input(self.model.blocks[0].block, keep("embed", 0)))
             for layer, block in enumerate(self.model.blocks):
                 stack.enter_context(on_input(block.out, keep("z", layer)))
@@ -147,5 +172,5 @@ class Differences:
                 stack.enter_context(on_output(block.mlp_out, keep("mlp", layer)))
                 stack.enter_context(on_input(block.attn_norm or block.attention, keep("attn_read", layer)))
                 stack.enter_context(on_input(block.mlp_norm or block.mlp, keep("mlp_read", layer)))
-            self.model.trunk(ids, use_cache=False)
+            seen["rows", 0] = last_rows(self.model.trunk(ids, use_cache=False).last_hidden_state)
         return seen

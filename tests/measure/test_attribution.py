@@ -104,6 +104,7 @@ def test_choices_say_what_was_done() -> None:
     assert table.choices == {
         "method": "eap",
         "metric": "log_prob",
+        "baseline": "counterfactual",
         "level": "units",
         "score": "edge-abs-sum",
         "dtype": "float64",

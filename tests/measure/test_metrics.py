@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 from torch import Tensor
+from torch.distributions import Categorical
 
 from circuittest.errors import UsageError
 from circuittest.measure import metrics
@@ -63,7 +64,7 @@ def test_metrics_by_hand(architecture: str, logit_bytes: int, monkeypatch: pytes
     items = random_items(6, (7,))
     full, rows = plain_logits(model, items)
     targets = Targets.of(items, model.device)
-    found = {metric: metric_values(model, rows, targets, metric) for metric in METRICS}
+    found = {metric: metric_values(model, rows, targets, metric, clean=rows.flip(0)) for metric in METRICS}
     measured = outcomes(model, rows, targets)
     for i, item in enumerate(items):
         p = full[i].softmax(-1)
@@ -72,6 +73,7 @@ def test_metrics_by_hand(architecture: str, logit_bytes: int, monkeypatch: pytes
             "log_prob": math.log(float(p[answers].sum())),
             "logit_diff": float(full[i][answers].mean() - full[i][foils].mean()),
             "prob_diff": float(p[answers].sum() - p[foils].sum()),
+            "kl": float(torch.distributions.kl_divergence(*map(Categorical, (full[-1 - i].softmax(-1), p)))),
             "argmax": float(int(full[i].argmax()) in answers),
             "candidates": float(full[i][answers].max() > full[i][foils].max()),
         }

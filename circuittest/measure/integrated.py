@@ -1,0 +1,145 @@
+"""EAP-IG: gradients averaged over a path of inputs, summed before they meet the changes of the writes.
+
+Edge attribution with integrated gradients over inputs (Hanna et al., arXiv 2403.17806): the gradients are averaged
+over `steps` points between the replaced and the clean embeddings, the changes of the writes stay those of the whole
+path. The points are those of the published code (hannamw/EAP-IG 795f560, src/eap/attribute.py, get_scores_eap_ig):
+replaced + (k / steps) · (clean − replaced) for k = 0 … steps − 1, with the replaced end and without the clean one.
+
+Summing the gradients first leaves one contraction instead of one per point, which norms between the residual and the
+readers seem to forbid: each point has statistics of its own. With x̂ the normalised input of a point, r its root mean
+square, w the weight of the norm, W a reader's projection, g the gradient at its output, and P as in `norms`:
+
+    Σ Jᵀ Wᵀ g = P diag(w) Wᵀ Σ g/r − Σ x̂ ⟨W diag(w) x̂, g⟩ / (r d)
+
+The first term needs only the sum of g/r in the reader's own few dimensions, and W diag(w) x̂ is what the projection
+gave, less its biases; so the second is of rank `steps` per row.
+
+Where a write passes a norm after the sublayer (Gemma 2 and 3, OLMo 2), where q and k are normalised over all heads, and
+for norms of other forms no such sum exists: each point is contracted by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import torch
+from torch import Tensor
+
+from circuittest.measure.edges import EdgeScores
+from circuittest.measure.norms import Jacobian
+from circuittest.measure.trace import Place, Trace
+
+#: Points that are summed before they are contracted; more need memory for their statistics.
+POINTS = 8
+
+
+def path_scores(scorer: EdgeScores, points: Iterable[Trace]) -> Iterator[Tensor]:
+    """Edge scores [examples, writers, readers] of one batch over the points of a path, a few examples at a time."""
+    traces: Iterable[Trace] = _summed(scorer, points) if scorer.summable else points
+    total: list[Tensor] = []
+    before: Trace | None = None
+    for trace in traces:  # one behind, so that a path that is a single sum is handed on as it is made
+        if before is not None:
+            _accumulate(total, scorer(before))
+        before = trace
+    if before is None:
+        return
+    for number, part in enumerate(scorer(before)):
+        yield part.add_(total[number]) if total else part
+
+
+@torch.no_grad()
+def summed_gradients(points: Iterable[Trace]) -> Trace:
+    """One trace whose gradients are the sum of those of a path, in the units' own dimensions: for node scores."""
+    total: dict[Place, Tensor] = {}
+    changes: dict[Place, Tensor] = {}
+    for point in points:
+        changes = point.changes
+        for place, gradient in point.gradients.items():
+            _add(total, place, gradient.to(torch.promote_types(gradient.dtype, torch.float32)))
+    return Trace(changes, {}, total)
+
+
+def _summed(scorer: EdgeScores, points: Iterable[Trace]) -> Iterator[Trace]:
+    summing = Summing(scorer)
+    for point in points:
+        summing.add(point)
+        if summing.count == POINTS:
+            yield summing.total()
+            summing = Summing(scorer)
+    if summing.count:
+        yield summing.total()
+
+
+class Summing:
+    """The sum over points of everything that one contraction needs; see the formula above."""
+
+    def __init__(self, scorer: EdgeScores) -> None:
+        self.scorer = scorer
+        self.count = 0
+        self._changes: dict[Place, Tensor] = {}
+        self._gradients: dict[Place, Tensor] = {}
+        self._along: dict[int, list[Tensor]] = {}
+        self._unit: dict[int, list[Tensor]] = {}
+
+    @torch.no_grad()
+    def add(self, point: Trace) -> None:
+        """Add one point of the path."""
+        self.count += 1
+        self._changes = point.changes
+        final = point.gradients["final", 0]
+        self._add(("final", 0), final)
+        for layer in range(self.scorer.layout.n_layers):
+            norm = self._jacobian(point, "attn_norm", layer)
+            self._add_slots(point, layer, norm)
+            after = norm if self.scorer.shared_norm[layer] else self._jacobian(point, "mlp_norm", layer)
+            mlp = point.gradients["mlp_in", layer].to(self.scorer.dtype)
+            if after.kind != "identity":
+                mlp = after.pull(mlp.clone().flatten(0, 1)[None]).view_as(mlp)
+            self._add(("mlp_in", layer), mlp)
+
+    def total(self) -> Trace:
+        """The sum as a trace: gradients at q, k and v over r; those of the MLPs and logits in the residual."""
+        ranks = {
+            layer: (torch.stack(along, -1), torch.stack(self._unit[layer], -2))
+            for layer, along in self._along.items()
+        }
+        return Trace(self._changes, {}, self._gradients, ranks=ranks, summed=True)
+
+    def _add_slots(self, point: Trace, layer: int, norm: Jacobian) -> None:
+        if norm.kind == "identity":
+            for role in self.scorer.roles(layer):
+                self._add((role, layer), point.gradients[role, layer])
+            return
+        unit, inverse = norm.unit, norm.inverse
+        if unit is None or inverse is None:
+            raise TypeError("an analytic Jacobian has statistics")
+        shape = point.gradients["final", 0].shape
+        inverse = inverse.view(*shape[:2], 1)
+        along = []
+        for role in self.scorer.roles(layer):
+            gradient = point.gradients[role, layer].to(self.scorer.dtype) * inverse
+            self._add((role, layer), gradient)
+            product = (point.slots[role, layer] - self.scorer.constant(role, layer)).mul_(gradient)
+            along += [part.sum(-1) for part in self.scorer.apart(role, product)]
+        self._along.setdefault(layer, []).append(torch.cat(along, -1).div_(shape[-1]))
+        self._unit.setdefault(layer, []).append(unit.view(shape))
+
+    def _jacobian(self, point: Trace, role: str, layer: int) -> Jacobian:
+        norm = self.scorer.norms[role][layer]
+        return norm.at(point.norms[role, layer].flatten(0, 1)) if norm.module else Jacobian("identity")
+
+    def _add(self, place: Place, gradient: Tensor) -> None:
+        _add(self._gradients, place, gradient.to(self.scorer.dtype))
+
+
+def _add(total: dict[Place, Tensor], place: Place, value: Tensor) -> None:
+    total[place] = total[place].add_(value) if place in total else value.clone()
+
+
+def _accumulate(total: list[Tensor], parts: Iterator[Tensor]) -> None:
+    if not total:
+        total += parts
+        return
+    for part, more in zip(total, parts, strict=True):
+        part.add_(more)
