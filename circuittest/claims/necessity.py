@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -11,6 +12,7 @@ from circuittest.controls import matched_controls
 from circuittest.errors import ControlError
 from circuittest.stats import Competence, Estimate, NecessityInference, rank_p
 from circuittest.stats.inference import Floats
+from circuittest.units import Unit
 
 if TYPE_CHECKING:
     from circuittest.circuit import Circuit
@@ -25,14 +27,16 @@ def necessity(
     match: Literal["kind", "layer"] = "kind",
     universe: str | None = None,
     accuracy: Literal["argmax", "candidates"] | None = None,
+    ablation: Literal["zero", "mean", "mean-positions", "counterfactual", "resample"] = "zero",
+    positions: Literal["all", "not-first", "answer"] = "all",
     seed: int = 0,
     decide: float | None = None,
     confidence: float = 0.95,
 ) -> Estimate:
     """Accuracy lost beyond capacity-matched random controls, as a share of the base accuracy.
 
-    Estimand: (mean over all matched sets C of acc(C) - acc(S)) / acc(∅), zero ablation, evaluation examples
-    (Li & Subramani, arXiv 2605.08348, Eq. 5, with the mean over many controls in place of one draw).
+    Estimand: (mean over all matched sets C of acc(C) - acc(S)) / acc(∅) on evaluation examples (Li & Subramani, arXiv
+    2605.08348, Eq. 5: zero ablation, there with one draw in place of the mean over many controls).
 
     Parameters
     ----------
@@ -44,8 +48,12 @@ def necessity(
         What controls are drawn from; by default the universe that the circuit was found in, or the kinds it holds.
     accuracy:
         "argmax" over the vocabulary or "candidates" (best answer above best foil); by default the task's.
+    ablation, positions:
+        What ablated units are replaced by, and where (`circuittest.measure.ablation.ablate`); means and resampled
+        values come from the discovery examples. Circuit, controls and the emptied universe of the competence gate are
+        all ablated in this way: the floor is what this ablation can reach, and no verdict mixes two of them.
     seed:
-        Of the control draws and of the resampling.
+        Of the control draws and of the resampling of statistics.
     decide, confidence:
         The threshold, where it is known: controls are then measured in looks, and only as many as decide it
         (`circuittest.claims.looks`). ``details["budget"]`` says what that saved; ``rank_p_adjusted`` is the rank p
@@ -57,8 +65,8 @@ def necessity(
     measure = accuracy or lab.accuracy
     name = universe or circuit_universe(circuit)
     choices: dict[str, Any] = {
-        "ablation": "zero",
-        "positions": "all",
+        "ablation": ablation,
+        "positions": positions,
         "match": match,
         "controls": controls,
         "universe": name,
@@ -76,14 +84,17 @@ def necessity(
         drawn = matched_controls(circuit.units, units, lab.layout, count=controls, seed=seed, match=match)
     except ControlError as error:
         return invalid(str(error))
-    gate = competent(lab, units, measure)
+
+    def accuracies(sets: Sequence[Iterable[Unit]]) -> Floats:
+        return lab.outcomes(sets, value=ablation, positions=positions).measure(measure)
+
+    gate = competent(lab, units, measure, value=ablation, positions=positions)
     details: dict[str, Any] = {"floor": _floor(gate)}
     if not gate.passed:
         return invalid(gate.reason, details)
 
-    base = lab.outcomes([(), units]).measure(measure)[0]
-    ablated = lab.outcomes([circuit.units]).measure(measure)[0]
-    emptied = lab.outcomes([(), units]).measure(measure)[1]
+    base, emptied = accuracies([(), units])
+    ablated = accuracies([circuit.units])[0]
     censored = at_floor(ablated, emptied, lab.data.chance, measure)
 
     def too_large(table: Floats) -> str:
@@ -92,7 +103,7 @@ def necessity(
     choices |= planned(drawn, decide)
     looked = measure_controls(
         drawn,
-        lambda sets: lab.outcomes(sets).measure(measure),
+        accuracies,
         lambda table, everything: NecessityInference(
             base, ablated, table, population=drawn.population, enumerated=everything, seed=seed
         ),

@@ -154,3 +154,13 @@ def test_the_same_call_gives_the_same_numbers() -> None:
     assert a.interval == b.interval
     c = TableLab(needs_key).necessity(circuit("L0.H0", "L2.H2"), controls=15, seed=1)
     assert c.details["controls"] != a.details["controls"]
+
+
+def test_everything_is_ablated_as_asked_for_and_it_is_said() -> None:
+    """Circuit, controls and the emptied universe of the competence gate alike."""
+    lab = TableLab(needs_key)
+    found = lab.necessity(circuit(), controls=5, ablation="counterfactual", positions="not-first")
+    assert lab.how[0] == {"value": "counterfactual", "positions": "not-first"}
+    assert all(how == lab.how[0] for how in lab.how)
+    assert found.choices["ablation"] == "counterfactual"
+    assert found.choices["positions"] == "not-first"
