@@ -1,0 +1,1 @@
+"""Other tools' numbers on the same weights and prompts."""
