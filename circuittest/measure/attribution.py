@@ -19,6 +19,7 @@ from circuittest.errors import UsageError, did_you_mean
 from circuittest.measure.baselines import baseline_writes, check_baseline
 from circuittest.measure.batches import Batch, ItemLike, describe, plan, precision
 from circuittest.measure.edges import EdgeScores, edges
+from circuittest.measure.exact import activation_patching
 from circuittest.measure.integrated import path_scores, summed_gradients
 from circuittest.measure.memory import within_memory
 from circuittest.measure.metrics import check_metric
@@ -27,7 +28,7 @@ from circuittest.models.loaded import LoadedModel
 from circuittest.tables import Member, ScoreTable
 from circuittest.units import KINDS, Layout
 
-METHODS = ("eap", "eap-ig")
+METHODS = ("eap", "eap-ig", "exact")
 UNIT_SCORES = ("edge-abs-sum", "edge-sum", "node")
 _KINDS = ("embed", "head", "kv", "attn", "mlp")
 
@@ -56,7 +57,8 @@ def attribute(
         "log_prob" (nats), "logit_diff" (logits), "prob_diff" or "kl" (nats, of the clean run's distribution from the
         changed one), at the last prompt position. "kl" needs the method "eap-ig": its gradient at the clean run is 0.
     method:
-        "eap", or "eap-ig": gradients averaged over `steps` points between the baseline's and the clean embeddings.
+        "eap"; "eap-ig": gradients averaged over `steps` points between the baseline's and the clean embeddings; or
+        "exact": each unit replaced in turn (`circuittest.measure.exact`), for which `unit_score` means nothing.
     baseline:
         What a unit's write is compared with: "counterfactual", its value on the item's counterfactual prompt; "zero";
         "mean", over all positions of the `calibration` prompts. The path of "eap-ig" starts at the baseline of the
@@ -94,10 +96,20 @@ def attribute(
     _check(metric, method, steps, level, unit_score, kinds)
     check_metric(metric, items)
     check_baseline(baseline, method, items, calibration)
+    if method == "exact":
+        return activation_patching(
+            model,
+            items,
+            metric=metric,
+            kinds=kinds,
+            value=baseline,
+            calibration=calibration,
+            batch_size=batch_size,
+        )
     layout = model.layout
     batches = plan(items, model, batch_size=batch_size)
     members: tuple[Member, ...] = edges(layout)[0] if level == "edges" else layout.units(kinds)
-    values = np.empty((len(items), len(members)), dtype=np.float32)
+    values = np.full((len(items), len(members)), np.nan, dtype=np.float32)
     with model.measuring():
         others = baseline_writes(model, baseline, calibration, batch_size=batch_size)
         scoring = _Scoring(
@@ -144,6 +156,12 @@ def _check(metric: str, method: str, steps: int, level: str, unit_score: str, ki
         raise UsageError("no kinds of unit were given", "", f"known are {', '.join(_KINDS)}")
     if method == "eap-ig" and (isinstance(steps, bool) or not isinstance(steps, int) or steps < 1):
         raise UsageError(f"{steps!r} steps", "the path of EAP-IG has a whole number of points", "use 5")
+    if method == "exact" and level == "edges":
+        raise UsageError(
+            "the method 'exact' at the level of edges",
+            "it replaces units, one pass each",
+            "use the method 'eap' or 'eap-ig', or knock edges out one by one with `circuittest.measure.patching`",
+        )
     if metric == "kl" and method == "eap":
         raise UsageError(
             "the metric 'kl' has no first-order estimate at the clean run",

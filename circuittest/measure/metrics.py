@@ -17,6 +17,8 @@ from circuittest.measure.batches import ItemLike, precision
 from circuittest.models.loaded import LoadedModel, weight_in_out
 
 METRICS = ("log_prob", "logit_diff", "prob_diff", "kl")
+#: Those that are measured after an intervention too.
+OUTCOME_METRICS = ("log_prob", "logit_diff", "prob_diff")
 #: Bytes of the logits that are held at once.
 LOGIT_BYTES = 64 << 20
 #: Outcomes that compare answers with foils, and so need foils.
