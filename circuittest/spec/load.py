@@ -79,6 +79,7 @@ def load_spec(path: str | Path, *, name: str | None = None) -> Spec:
         circuit=circuit,
         groups=groups,
         claims=tuple(claims),
+        correction=file.correction,
         places=_places(document, groups),
     )
 

@@ -30,13 +30,30 @@ def judge(spec: Spec, claim: ClaimSpec, lab: Any) -> Any:
         The file asks for what this model or task does not have (a unit, a task, a combination of options), with line
         and column.
     """
+    if spec.correction is None:
+        return _alone(spec, claim, lab)
+    from circuittest.spec.correction import bonferroni, corrected
+    from circuittest.stats import Verdict, announce
+    from circuittest.stats.listening import silence
+
+    level = {"confidence": bonferroni(spec)}
+    with silence():
+        verdict = _alone(spec, claim, lab, **level)
+        if isinstance(verdict, Verdict):
+            verdict = corrected(spec, claim, lab, verdict, lambda other: _alone(spec, other, lab, **level))
+    announce(getattr(verdict, "estimate", verdict))  # the corrected one, and of this claim alone
+    return verdict
+
+
+def _alone(spec: Spec, claim: ClaimSpec, lab: Any, **level: float) -> Any:
+    """The verdict on one claim, as if the file held no other."""
     from circuittest.claims import claim_kind
 
     circuit = _circuit_of(spec, claim, lab) if claim_kind(claim.claim).takes_circuit else None
     try:
         # The threshold is known before anything is measured, so measuring may stop once it is decided.
         threshold = None if isinstance(claim.threshold, str) else claim.threshold
-        estimate = lab.measure(claim.claim, circuit, decide=threshold, **claim.options)
+        estimate = lab.measure(claim.claim, circuit, decide=threshold, **level, **claim.options)
     except SpecError:
         raise
     except TaskError as error:

@@ -91,6 +91,7 @@ class FileModel(BaseModel):
     model: Word | Annotated[list[Word], Field(min_length=1)]
     task: Word | dict[str, Any]
     circuit: dict[str, Any] | None = None
+    correction: Literal["holm"] | None = None
     groups: dict[str, Ids] = Field(default_factory=dict)
     claims: Annotated[list[dict[str, Any]], Field(min_length=1)]
 
@@ -161,6 +162,8 @@ class Spec:
         Circuits by name.
     claims:
         In the order of the file.
+    correction:
+        "holm": the claims of the file are judged together (`circuittest.spec.correction`); None: each by itself.
     places:
         (line, column) of what can still be wrong once a model is there: ``model``, ``task``, ``circuit``, and
         ``circuit:ID`` or ``GROUP:ID`` for unit ids.
@@ -174,6 +177,7 @@ class Spec:
     circuit: Circuit | Mapping[str, Any] | None
     groups: Mapping[str, Circuit]
     claims: tuple[ClaimSpec, ...]
+    correction: Literal["holm"] | None = None
     places: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 

@@ -42,6 +42,17 @@ def listen_measured(callback: Callable[[Estimate], object]) -> Iterator[None]:
         _measured.reset(token)
 
 
+@contextmanager
+def silence() -> Iterator[None]:
+    """Tell no listener of anything in this context: what is measured here belongs to another test."""
+    tokens = _judged.set(()), _measured.set(())
+    try:
+        yield
+    finally:
+        _judged.reset(tokens[0])
+        _measured.reset(tokens[1])
+
+
 def announce(estimate: Estimate) -> None:
     """Tell listeners that a claim was measured, whether or not it is ever judged."""
     for callback in _measured.get():

@@ -33,7 +33,15 @@ class Lab:
             return Circuit(source.units, source.edges, name or source.name, self.layout, source.origin)
         return Circuit.of(source, name=name or "circuit", layout=self.layout)
 
-    def measure(self, claim: str, circuit: Circuit, *, decide: float | None = None, **options: Any) -> Any:
+    def measure(
+        self,
+        claim: str,
+        circuit: Circuit,
+        *,
+        decide: float | None = None,
+        confidence: float | None = None,
+        **options: Any,
+    ) -> Any:
         from circuittest.stats import Estimate, ProportionInference, announce
 
         count = COUNTS[claim]
@@ -49,6 +57,7 @@ class Lab:
             examples={"discover": [0, 1], "evaluate": [2, 3]},
             choices={"seed": 0, "dtype": "float32", **options},
             decide=decide,
+            confidence=confidence or 0.95,
             invalid="" if len(circuit) else "the circuit is empty",
         )
         announce(estimate)
