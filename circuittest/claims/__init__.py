@@ -25,7 +25,9 @@ _BUILT_IN = {
     "families": "circuittest.claims.families",
     "necessity": "circuittest.claims.necessity",
     "reuse": "circuittest.claims.reuse",
+    "selective": "circuittest.claims.selective",
     "specificity": "circuittest.claims.specificity",
+    "specificity_matrix": "circuittest.claims.specificity_matrix",
     "stability": "circuittest.claims.stability",
     "sufficiency": "circuittest.claims.sufficiency",
 }

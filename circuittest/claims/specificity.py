@@ -94,7 +94,7 @@ def specificity(
         "acc_base": float(base.mean()),
         "drops": {"own": float(base.mean() - own.mean()), "others": drops},
         "circuits": {task: [str(u) for u in donor.units] for task, donor in donors.items()},
-        "overlap": {task: _overlap(circuit, donor, len(units)) for task, donor in donors.items()},
+        "overlap": {task: overlap(circuit, donor, len(units)) for task, donor in donors.items()},
     }
     ground = max(lab.data.chance, float(emptied.mean())) if measure == "candidates" else float(emptied.mean())
     own_at_floor = at_floor(own, emptied, lab.data.chance, measure)
@@ -108,7 +108,7 @@ def specificity(
         )
     if controls:
         try:
-            details["adjusted"] = _adjusted(lab, sets, units, controls, seed, measure, base)
+            details["adjusted"] = adjusted(lab, sets, units, controls, seed, measure, base)
         except ControlError as error:
             details["adjusted"], details["adjusted_undefined"] = None, str(error)
     inference = MeanInference(others.mean(0) - own, bounds=(-1.0, 1.0), seed=seed)
@@ -122,14 +122,14 @@ def specificity(
     )
 
 
-def _overlap(a: Circuit, b: Circuit, n_units: int) -> dict[str, float]:
+def overlap(a: Circuit, b: Circuit, n_units: int) -> dict[str, float]:
     """Jaccard index of two circuits, and its expectation for random sets of these sizes."""
     shared = len(a.units) * len(b.units) / n_units
     chance = shared / (len(a.units) + len(b.units) - shared)
     return {"jaccard": len(a & b) / len(a | b), "chance": chance}
 
 
-def _adjusted(
+def adjusted(
     lab: Lab,
     sets: list[tuple[Unit, ...]],
     universe: tuple[Unit, ...],

@@ -1,0 +1,171 @@
+"""Selective ablation: what two circuits share, and what only one of them has, ablated by itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from circuittest.claims.beyond import draw_controls, drawn_details, ends
+from circuittest.claims.gates import competent, disjoint, usable_circuit
+from circuittest.claims.kept import Ablation
+from circuittest.claims.specificity import overlap
+from circuittest.controls import Controls
+from circuittest.stats import Estimate, GradedNecessityInference, Inference, NecessityInference
+from circuittest.stats.least import LeastInference
+from circuittest.stats.resampling import Floats
+from circuittest.stats.selective import SelectivityInference
+
+if TYPE_CHECKING:
+    from circuittest.circuit import Circuit
+    from circuittest.lab import Lab
+
+_RECIPE = ("method", "score", "universe", "top", "at")
+_SIGNS = {"own": "∖", "shared": "∩", "other": "∖"}
+
+
+def selective(
+    lab: Lab,
+    circuit: Circuit,
+    *,
+    against: str,
+    part: Literal["own", "shared", "other"] = "own",
+    units: list[str] | None = None,
+    metric: Literal["accuracy", "log_prob", "logit_diff"] = "accuracy",
+    controls: int = 40,
+    match: Literal["kind", "layer"] = "kind",
+    ablation: Ablation = "zero",
+    positions: Literal["all", "not-first", "answer"] = "all",
+    seed: int = 0,
+) -> Estimate:
+    """Damage beyond controls of one part of two circuits, on both their tasks.
+
+    A is the lab's task with the circuit given, B the task `against` with its own circuit. With D_T(X) the damage that
+    ablating X does on task T beyond the mean of matched sets outside A ∪ B, the estimand is
+
+    - ``part="own"`` (X = A ∖ B): D_A(X) - D_B(X): what only A has matters for A more than for B;
+    - ``part="other"`` (X = B ∖ A): D_B(X) - D_A(X): the same for B;
+    - ``part="shared"`` (X = A ∩ B): the smaller of D_A(X) and D_B(X): what both have matters for both.
+
+    Parameters
+    ----------
+    against:
+        The task B.
+    units:
+        The circuit of B; by default it is found by the recipe of `circuit`.
+    metric:
+        "accuracy" (each task's), "log_prob" or "logit_diff", un-normalised.
+    controls, match, ablation, positions, seed:
+        As for `necessity`.
+
+    Invalid when a circuit or the part is empty, when a circuit was chosen on evaluation examples, when the model is not
+    competent at a task, and when no matched set exists outside both circuits.
+    """
+    choices: dict[str, Any] = {
+        "ablation": ablation,
+        "positions": positions,
+        "against": against,
+        "part": part,
+        "metric": metric,
+        "controls": controls,
+        "match": match,
+        "seed": seed,
+    }
+
+    def invalid(reason: str, details: dict[str, Any] | None = None) -> Estimate:
+        return lab.estimate("selective", circuit, choices=choices, details=details or {}, invalid=reason)
+
+    if reason := usable_circuit(circuit) or disjoint(lab, circuit):
+        return invalid(reason)
+    if against == lab.data.task:
+        return invalid(f"against is {against!r}, the task of the circuit itself")
+    other = lab.on(against)
+    recipe = {key: circuit.origin[key] for key in _RECIPE if key in circuit.origin}
+    if units is not None:
+        foreign = other.circuit(units, name=against)
+    elif len(recipe) == len(_RECIPE):
+        foreign = other.shared(**recipe)
+        choices |= recipe
+    else:
+        return invalid(
+            "the circuit was not found by lab.shared, so there is no recipe to find the other task's circuit by: give "
+            "its 'units'"
+        )
+    if reason := usable_circuit(foreign) or disjoint(other, foreign):
+        return invalid(f"{against}: {reason}")
+    kinds = sorted({unit.kind for unit in (*circuit.units, *foreign.units)})
+    universe = lab.layout.universe(recipe.get("universe") or kinds)
+    a, b = set(circuit.units), set(foreign.units)
+    chosen = tuple(sorted({"own": a - b, "shared": a & b, "other": b - a}[part]))
+    sizes = {"own": len(a - b), "shared": len(a & b), "other": len(b - a)}
+    if not chosen:
+        first, second = (against, lab.data.task) if part == "other" else (lab.data.task, against)
+        return invalid(f"the part {first} {_SIGNS[part]} {second} is empty (sizes: {sizes})")
+    found = draw_controls(lab, chosen, universe, count=controls, match=match, seed=seed, outside=a | b)
+    if isinstance(found, str):
+        return invalid(found)
+    drawn, _ = found
+    tasks = {lab.data.task: lab, against: other}
+    tables: dict[str, tuple[Floats, Floats, Floats]] = {}
+    for task, one in tasks.items():
+        gate = competent(one, universe, one.accuracy, value=ablation, positions=positions)
+        if not gate.passed:
+            return invalid(f"{task}: {gate.reason}")
+        column = one.accuracy if metric == "accuracy" else metric
+        how = {"value": ablation, "positions": positions}
+        base = one.outcomes([(), universe], **how).measure(column)[0]
+        ablated = one.outcomes([chosen], **how).measure(column)[0]
+        tables[task] = base, ablated, one.outcomes(drawn.sets, **how).measure(column)
+
+    single = {task: _beyond(*table, drawn, metric, seed) for task, table in tables.items()}
+    details: dict[str, Any] = {
+        "part": [str(unit) for unit in chosen],
+        "sizes": sizes,
+        "foreign": [str(unit) for unit in foreign.units],
+        "overlap_of_circuits": overlap(circuit, foreign, len(universe)),
+        "base": {task: float(base.mean()) for task, (base, _, _) in tables.items()},
+        "damage": {task: float((base - ablated).mean()) for task, (base, ablated, _) in tables.items()},
+        "damage_controls": {
+            task: [float(base.mean() - mean) for mean in control.mean(1)]
+            for task, (base, _, control) in tables.items()
+        },
+        "beyond": {task: {"value": one.value, "interval": ends(one)} for task, one in single.items()},
+        **drawn_details(drawn),
+    }
+    inference: Inference
+    if part == "shared":
+        inference = LeastInference(list(single.values()))
+        n = min(len(base) for base, _, _ in tables.values())
+    else:
+        gains, spared = list(tables.values()) if part == "own" else list(tables.values())[::-1]
+        n = min(gains[0].size, spared[0].size)
+        inference = _difference(
+            gains[1][:n] - spared[1][:n], gains[2][:, :n] - spared[2][:, :n], drawn, metric, seed
+        )
+    return lab.estimate(
+        "selective",
+        circuit,
+        inference=inference,
+        n_examples=n,
+        n_controls=len(drawn.sets),
+        choices=choices,
+        details=details,
+    )
+
+
+def _beyond(
+    base: Floats, ablated: Floats, controls: Floats, drawn: Controls, metric: str, seed: int
+) -> Inference:
+    """Damage beyond controls on one task, in the metric's unit."""
+    how: dict[str, Any] = {"population": drawn.population, "enumerated": drawn.enumerated, "seed": seed}
+    if metric == "accuracy":
+        return NecessityInference(np.ones_like(base), ablated, controls, **how)
+    return GradedNecessityInference(base, ablated, controls, normalise=False, **how)
+
+
+def _difference(circuit: Floats, controls: Floats, drawn: Controls, metric: str, seed: int) -> Inference:
+    """Damage beyond controls on one task minus that on the other, from differences of their outcomes."""
+    how: dict[str, Any] = {"population": drawn.population, "enumerated": drawn.enumerated, "seed": seed}
+    if metric == "accuracy":
+        return SelectivityInference(circuit, controls, **how)
+    return GradedNecessityInference(np.ones_like(circuit), circuit, controls, normalise=False, **how)
