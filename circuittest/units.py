@@ -150,18 +150,29 @@ class Layout:
         True where attention and MLP of a block read the same residual (GPT-NeoX, GPT-J, Phi), so that no
         edge runs from a head to the MLP of its own block.
     n_neurons, n_experts:
-        Hidden units of an MLP and experts of a mixture, 0 where they are not addressable.
+        Hidden units of an MLP and experts of a mixture, 0 where there are none or they are not addressable: one
+        number for all layers, or where they differ one for each.
     """
 
     n_layers: int
     n_heads: int
     n_kv_heads: int
     parallel: bool = False
-    n_neurons: int = 0
-    n_experts: int = 0
+    n_neurons: int | tuple[int, ...] = 0
+    n_experts: int | tuple[int, ...] = 0
 
     def __post_init__(self) -> None:
-        sizes = (self.n_layers, self.n_heads, self.n_kv_heads, self.n_neurons, self.n_experts)
+        sizes = [self.n_layers, self.n_heads, self.n_kv_heads]
+        for name in ("n_neurons", "n_experts"):
+            given = getattr(self, name)
+            each = tuple(given) if isinstance(given, (tuple, list)) else (given,)
+            sizes += each
+            if isinstance(given, (tuple, list)) and len(given) != self.n_layers:
+                raise UnitError(
+                    f"no such layout: {name} of {len(given)} layers", f"it has {self.n_layers} layers"
+                )
+            # Equal layouts are equal however they were written.
+            object.__setattr__(self, name, each[0] if len(set(each)) == 1 else each)
         if any(isinstance(size, bool) or not isinstance(size, int) for size in sizes) or min(sizes) < 0:
             raise UnitError(f"no such layout: sizes {sizes}", "sizes are whole numbers, none below zero")
         if min(self.n_layers, self.n_heads, self.n_kv_heads) < 1 or self.n_heads % self.n_kv_heads:
@@ -175,16 +186,13 @@ class Layout:
         """Query heads that share one KV head."""
         return self.n_heads // self.n_kv_heads
 
-    def count(self, kind: str) -> int:
-        """How many units of a kind one block has."""
-        return {
-            "head": self.n_heads,
-            "kv": self.n_kv_heads,
-            "attn": 1,
-            "mlp": 1,
-            "expert": self.n_experts,
-            "neuron": self.n_neurons,
-        }[kind]
+    def count(self, kind: str, layer: int) -> int:
+        """How many units of a kind the block of some layer has."""
+        own = {"expert": self.n_experts, "neuron": self.n_neurons}
+        if kind in own:
+            number = own[kind]
+            return number if isinstance(number, int) else number[layer]
+        return {"head": self.n_heads, "kv": self.n_kv_heads, "attn": 1, "mlp": 1}[kind]
 
     def units(self, kinds: Iterable[str] = ("head", "mlp")) -> tuple[Unit, ...]:
         """All units of the given kinds in canonical order. Raises UnitError for an unknown kind."""
@@ -197,7 +205,7 @@ class Layout:
                 if kind not in wanted or kind in ("embed", "logits"):
                     continue
                 bare = kind in ("attn", "mlp")
-                found += [Unit(kind, layer, None if bare else i) for i in range(self.count(kind))]
+                found += [Unit(kind, layer, None if bare else i) for i in range(self.count(kind, layer))]
         return tuple(found + ([Unit("logits")] if "logits" in wanted else []))
 
     def universe(self, name: str | Iterable[str]) -> tuple[Unit, ...]:
@@ -215,7 +223,9 @@ class Layout:
                 raise UnitError(f"unknown universe {one!r}", "", did_you_mean(one, UNIVERSES))
         units = self.units(kinds)
         if not units:
-            raise UnitError(f"the universe {name!r} is empty", "this architecture has no such units")
+            raise UnitError(
+                f"the universe {name!r} is empty", self._without(kinds[0] if kinds else ""), _UNIVERSE_HOW
+            )
         return units
 
     def __contains__(self, unit: object) -> bool:
@@ -223,21 +233,39 @@ class Layout:
             return False
         if unit.layer is None:
             return True
-        return unit.layer < self.n_layers and (unit.index or 0) < self.count(unit.kind)
+        return unit.layer < self.n_layers and (unit.index or 0) < self.count(unit.kind, unit.layer)
 
     def check(self, units: Iterable[Unit]) -> None:
         """Raise UnitError for the first unit that this architecture does not have."""
         for unit in units:
             if unit not in self:
-                raise UnitError(f"the model has no {unit}", self.describe(), "correct the id")
+                some = unit.kind not in ("expert", "neuron") or any(
+                    self.count(unit.kind, layer) for layer in range(self.n_layers)
+                )
+                why = self.describe() if some else self._without(unit.kind)
+                raise UnitError(f"the model has no {unit}", why, "correct the id")
 
     def describe(self) -> str:
         """The sizes in words, for messages."""
         text = f"it has layers L0 to L{self.n_layers - 1}, heads H0 to H{self.n_heads - 1}"
         text += f" and KV groups KV0 to KV{self.n_kv_heads - 1} in each"
-        if self.n_experts:
-            text += f", experts E0 to E{self.n_experts - 1}"
+        for word, kind, tag in (("experts", "expert", "E"), ("MLP neurons", "neuron", "N")):
+            where: dict[int, list[str]] = {}
+            for layer in range(self.n_layers):
+                where.setdefault(self.count(kind, layer), []).append(f"L{layer}")
+            for number, layers in where.items():
+                if number:
+                    text += f", {word} {tag}0 to {tag}{number - 1}"
+                    text += f" in {', '.join(layers)}" if len(where) > 1 else ""
         return text
+
+    @staticmethod
+    def _without(kind: str) -> str:
+        """Why an architecture has no units of a kind."""
+        return {
+            "expert": "none of its layers is a mixture of experts whose experts are known one by one",
+            "neuron": "no projection is known whose input are its MLPs' neurons",
+        }.get(kind, "this architecture has no such units")
 
     def kv_group(self, head: Unit) -> Unit:
         """The KV group that a query head belongs to."""
@@ -289,13 +317,14 @@ class Layout:
                 if self.sees(target, source):
                     yield Edge(source, target, slot)
 
-    def to_dict(self) -> dict[str, int | bool]:
+    def to_dict(self) -> dict[str, int | bool | list[int]]:
         """Plain JSON types; `Layout(**d)` reads it back."""
+        plain = lambda number: number if isinstance(number, int) else list(number)
         return {
             "n_layers": self.n_layers,
             "n_heads": self.n_heads,
             "n_kv_heads": self.n_kv_heads,
             "parallel": self.parallel,
-            "n_neurons": self.n_neurons,
-            "n_experts": self.n_experts,
+            "n_neurons": plain(self.n_neurons),
+            "n_experts": plain(self.n_experts),
         }

@@ -138,14 +138,15 @@ def test_units_come_sorted_and_belong(layout: Layout, kinds: set[str]) -> None:
     units = layout.units(kinds)
     assert list(units) == sorted(set(units))
     assert all(unit in layout and unit.kind in kinds for unit in units)
-    layered = sum(layout.count(kind) for kind in kinds - {"embed", "logits"})
-    assert len(units) == layout.n_layers * layered + len(kinds & {"embed", "logits"})
+    layers = range(layout.n_layers)
+    layered = sum(layout.count(kind, layer) for kind in kinds - {"embed", "logits"} for layer in layers)
+    assert len(units) == layered + len(kinds & {"embed", "logits"})
 
 
 @given(layouts())
 def test_every_universe_is_the_union_of_its_kinds(layout: Layout) -> None:
     for name, kinds in UNIVERSES.items():
-        if all(layout.count(kind) for kind in kinds):
+        if all(layout.count(kind, 0) for kind in kinds):
             assert layout.universe(name) == layout.units(kinds) == layout.universe(list(kinds))
     assert layout.universe(["mlps", "heads"]) == layout.universe("all")
 
@@ -154,8 +155,10 @@ def test_bad_universes_say_what_is_known() -> None:
     layout = Layout(2, 4, 2)
     with pytest.raises(UnitError, match="unknown universe 'head s'.*'heads'"):
         layout.universe("head s")
-    with pytest.raises(UnitError, match="is empty"):
+    with pytest.raises(UnitError, match="'experts' is empty: none of its layers is a mixture of experts"):
         layout.universe("experts")
+    with pytest.raises(UnitError, match="is empty: no projection is known"):
+        layout.universe(["neurons"])
     with pytest.raises(UnitError, match="not 3"):
         layout.universe([3])  # type: ignore[list-item]
     with pytest.raises(UnitError, match="unknown kind"):
@@ -170,6 +173,12 @@ def test_impossible_layouts(sizes: tuple[int, int, int]) -> None:
         Layout(*sizes)
 
 
+@pytest.mark.parametrize("each", [(1,), (1, 2, 3), (1, -1), (True, 1), -1, 1.5])
+def test_impossible_numbers_of_neurons(each: object) -> None:
+    with pytest.raises(UnitError, match="no such layout"):
+        Layout(2, 4, 2, n_neurons=each)  # type: ignore[arg-type]
+
+
 def test_a_unit_that_the_model_lacks_is_named_with_the_sizes() -> None:
     layout = Layout(4, 8, 2)
     with pytest.raises(
@@ -181,6 +190,25 @@ def test_a_unit_that_the_model_lacks_is_named_with_the_sizes() -> None:
     for there in ("L3.H7", "L3.KV1", "L3.ATTN", "L3.MLP", "embed", "logits"):
         assert Unit.parse(there) in layout
     assert "L0.H0" not in layout
+
+
+def test_layers_may_differ_in_experts_and_neurons() -> None:
+    layout = Layout(3, 4, 2, n_neurons=(0, 24, 0), n_experts=[8, 0, 4])  # type: ignore[arg-type]
+    assert [str(unit) for unit in layout.universe("experts")] == [
+        *(f"L0.E{i}" for i in range(8)),
+        *(f"L2.E{i}" for i in range(4)),
+    ]
+    assert len(layout.universe("neurons")) == 24
+    assert Unit.parse("L1.N23") in layout
+    for missing in ("L0.N0", "L1.N24", "L1.E0", "L2.E4"):
+        with pytest.raises(
+            UnitError, match=rf"no {missing}: .* experts E0 to E7 in L0, experts E0 to E3 in L2"
+        ):
+            layout.check([Unit.parse(missing)])
+    assert Layout(**layout.to_dict()) == layout  # type: ignore[arg-type]
+    assert Layout(2, 4, 2, n_experts=(3, 3)) == Layout(2, 4, 2, n_experts=3)
+    with pytest.raises(UnitError, match="no L1.E0: none of its layers is a mixture"):
+        Layout(2, 4, 2).check([Unit.parse("L1.E0")])
 
 
 # --- edges -----------------------------------------------------------------------------------------------------
