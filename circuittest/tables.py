@@ -108,7 +108,8 @@ class OutcomeTable:
     Attributes
     ----------
     sets:
-        The units that each row ablates, in canonical order; the empty set is the untouched model.
+        The units that each row ablates, in canonical order; the empty set is the untouched model. Of patched circuits
+        the members that each row keeps, or replaces (`choices` says which).
     columns:
         Measure → float64 array [sets × examples]. "argmax" and "candidates" are 0 or 1 (correct by the argmax of
         the whole vocabulary; best answer above best foil), "log_prob" in nats, "logit_diff" in logits,
@@ -117,7 +118,7 @@ class OutcomeTable:
         Index of each column's example in its task.
     """
 
-    sets: tuple[tuple[Unit, ...], ...]
+    sets: tuple[tuple[Member, ...], ...]
     columns: Mapping[str, NDArray[np.float64]]
     examples: tuple[int, ...]
     choices: Mapping[str, Any] = field(default_factory=dict)
@@ -133,15 +134,15 @@ class OutcomeTable:
                 row, column = np.argwhere(~np.isfinite(values))[0]
                 raise TableError(
                     f"{name} on example {self.examples[column]} is not finite",
-                    f"under ablation of {', '.join(map(str, self.sets[row])) or 'nothing'}",
+                    f"under the intervention on {_listed(self.sets[row])}",
                     "run in float32, or drop the example",
                 )
 
-    def row(self, measure: str, units: Iterable[Unit]) -> NDArray[np.float64]:
+    def row(self, measure: str, members: Iterable[Member]) -> NDArray[np.float64]:
         """The values of one measure under one intervention, one per example. Raises TableError if it was not run."""
-        key = tuple(sorted(set(units)))
+        key = tuple(sorted(set(members), key=lambda member: member.order))
         if key not in self.sets:
-            raise TableError(f"no outcomes for the ablation of {', '.join(map(str, key)) or 'nothing'}")
+            raise TableError(f"no outcomes for the intervention on {_listed(key)}")
         return self.measure(measure)[self.sets.index(key)]
 
     def measure(self, name: str) -> NDArray[np.float64]:
@@ -149,3 +150,8 @@ class OutcomeTable:
         if name not in self.columns:
             raise TableError(f"no outcomes {name!r}", "", f"known are {', '.join(sorted(self.columns))}")
         return self.columns[name]
+
+
+def _listed(members: Sequence[Member]) -> str:
+    text = ", ".join(map(str, members[:12])) or "nothing"
+    return text + (f" and {len(members) - 12} more" if len(members) > 12 else "")

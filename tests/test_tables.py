@@ -110,7 +110,7 @@ def test_outcomes_by_set_and_measure() -> None:
     outcomes = OutcomeTable(sets, {"argmax": np.array([[1.0, 1.0], [0.0, 1.0]])}, (7, 9))
     np.testing.assert_array_equal(outcomes.row("argmax", []), [1, 1])
     np.testing.assert_array_equal(outcomes.row("argmax", [sets[1][1], sets[1][0], sets[1][0]]), [0, 1])
-    with pytest.raises(TableError, match=r"no outcomes for the ablation of L0\.H0\."):
+    with pytest.raises(TableError, match=r"no outcomes for the intervention on L0\.H0\."):
         outcomes.row("argmax", [sets[1][0]])
     with pytest.raises(TableError, match="no outcomes 'log_prob'. Known are argmax"):
         outcomes.measure("log_prob")
@@ -119,7 +119,9 @@ def test_outcomes_by_set_and_measure() -> None:
 def test_outcomes_are_checked() -> None:
     with pytest.raises(TableError, match="1 sets and 2 examples"):
         OutcomeTable(((),), {"argmax": np.zeros((2, 2))}, (0, 1))
-    with pytest.raises(TableError, match="log_prob on example 1 is not finite: under ablation of nothing"):
+    with pytest.raises(
+        TableError, match="log_prob on example 1 is not finite: under the intervention on nothing"
+    ):
         OutcomeTable(((),), {"log_prob": np.array([[0.0, -np.inf]])}, (0, 1))
 
 

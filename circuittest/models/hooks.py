@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
@@ -55,6 +56,23 @@ def on_output(module: nn.Module, change: Change) -> Iterator[None]:
 
     with hooks(module.register_forward_hook(hook)):
         yield
+
+
+@contextmanager
+def instead(module: nn.Module, forward: Callable[..., Any]) -> Iterator[None]:
+    """Within a `with` block, calls of a module run `forward(own, *args)`, `own` being what they would have run.
+
+    Hooks run as usual. Only the module's ``forward`` attribute is replaced, and put back however the block ends.
+    """
+    before, own = module.__dict__.get("forward"), module.forward
+    object.__setattr__(module, "forward", partial(forward, own))
+    try:
+        yield
+    finally:
+        if before is None:
+            object.__delattr__(module, "forward")
+        else:
+            object.__setattr__(module, "forward", before)
 
 
 @contextmanager
