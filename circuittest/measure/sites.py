@@ -46,7 +46,7 @@ class Site(NamedTuple):
 
     def units(self, model: LoadedModel) -> int:
         """How many units it has."""
-        return model.layout.count(self.kind)
+        return model.layout.count(self.kind, self.layer)
 
     def apart(self, model: LoadedModel, tensor: Tensor) -> Tensor:
         """A view of the tensor at the site [rows, positions, all] with its units apart; see the module's table."""
