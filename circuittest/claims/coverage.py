@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from circuittest.claims.clusters import cluster_labels, clustered, few_clusters
 from circuittest.claims.gates import competent, disjoint, usable_circuit
 from circuittest.claims.necessity import circuit_universe
 from circuittest.find.ranking import per_example
@@ -25,13 +26,15 @@ def coverage(
     universe: str | None = None,
     score: Literal["edge-abs-sum", "edge-sum", "node"] | None = None,
     method: Literal["eap"] = "eap",
+    cluster: Literal["none", "group", "template"] = "none",
     seed: int = 0,
 ) -> Estimate:
     """Share of each evaluation example's own circuit that a given circuit holds.
 
     Estimand: mean |S ∩ C_i| / |C_i| over new examples i, where C_i is the top K % of the universe on example i
     (arXiv 2605.08348, Eq. 2, for a circuit S from units or a file). Options left out follow the circuit's own
-    recipe, else K = 20 %, the kinds of the circuit's units and ``edge-abs-sum``.
+    recipe, else K = 20 %, the kinds of the circuit's units and ``edge-abs-sum``. `cluster`
+    says which examples are drawn together (`circuittest.claims.clusters`).
 
     Invalid when the circuit is empty, was chosen on evaluation examples or leaves the universe, and when the model
     is not competent.
@@ -42,6 +45,7 @@ def coverage(
         "universe": universe or circuit_universe(circuit),
         "score": score or recipe.get("score") or "edge-abs-sum",
         "method": method,
+        "cluster": cluster,
         "seed": seed,
     }
 
@@ -55,7 +59,8 @@ def coverage(
         return invalid(
             f"{outside[0]} is not in the universe {choices['universe']!r} that per-example circuits rank"
         )
-    gate = competent(lab, units, lab.accuracy)
+    groups = cluster_labels(lab.data.evaluate, cluster)
+    gate = competent(lab, units, lab.accuracy, groups=groups)
     if not gate.passed:
         return invalid(gate.reason)
     table = lab.scores("evaluate", universe=choices["universe"], score=choices["score"], method=method)
@@ -72,7 +77,13 @@ def coverage(
         },
         "ties": membership.ties,
         "acc_base": gate.accuracy,
+        **clustered(groups, cluster),
     }
     return lab.estimate(
-        "coverage", circuit, inference=MeanInference(values, seed=seed), choices=choices, details=details
+        "coverage",
+        circuit,
+        inference=MeanInference(values, groups, seed=seed),
+        choices=choices,
+        details=details,
+        hints=few_clusters(groups, cluster),
     )

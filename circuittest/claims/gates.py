@@ -44,12 +44,19 @@ def disjoint(lab: Lab, circuit: Circuit) -> str:
 
 
 def competent(
-    lab: Lab, universe: Sequence[Unit], accuracy: str, *, value: str = "zero", positions: str = "all"
+    lab: Lab,
+    universe: Sequence[Unit],
+    accuracy: str,
+    *,
+    value: str = "zero",
+    positions: str = "all",
+    groups: Sequence[str] | None = None,
 ) -> Competence:
     """Is the model far enough above the floor of its task?
 
     The floor is the largest of: chance among the candidates, the accuracy of always giving the most frequent
     answer, the accuracy with every unit of the universe ablated, in the way (`value`, `positions`) of the claim.
+    `groups`: one label per evaluation example; examples of one label are drawn together.
     """
     outcomes = lab.outcomes([(), tuple(universe)], value=value, positions=positions).measure(accuracy)
     return competence(
@@ -57,6 +64,7 @@ def competent(
         chance=lab.data.chance,
         majority=_majority(lab),
         ablated=outcomes[1],
+        groups=groups,
         headroom=lab.headroom,
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal
 
+from circuittest.claims.clusters import cluster_labels, clustered, few_clusters
 from circuittest.claims.gates import at_floor, competent, controls_leave_headroom, disjoint, usable_circuit
 from circuittest.claims.looks import measure_controls, planned
 from circuittest.controls import matched_controls
@@ -29,6 +30,7 @@ def necessity(
     accuracy: Literal["argmax", "candidates"] | None = None,
     ablation: Literal["zero", "mean", "mean-positions", "counterfactual", "resample"] = "zero",
     positions: Literal["all", "not-first", "answer"] = "all",
+    cluster: Literal["none", "group", "template"] = "none",
     seed: int = 0,
     decide: float | None = None,
     confidence: float = 0.95,
@@ -52,6 +54,8 @@ def necessity(
         What ablated units are replaced by, and where (`circuittest.measure.ablation.ablate`); means and resampled
         values come from the discovery examples. Circuit, controls and the emptied universe of the competence gate are
         all ablated in this way: the floor is what this ablation can reach, and no verdict mixes two of them.
+    cluster:
+        Which examples are drawn together (`circuittest.claims.clusters`).
     seed:
         Of the control draws and of the resampling of statistics.
     decide, confidence:
@@ -71,6 +75,7 @@ def necessity(
         "controls": controls,
         "universe": name,
         "accuracy": measure,
+        "cluster": cluster,
         "seed": seed,
     }
 
@@ -88,8 +93,9 @@ def necessity(
     def accuracies(sets: Sequence[Iterable[Unit]]) -> Floats:
         return lab.outcomes(sets, value=ablation, positions=positions).measure(measure)
 
-    gate = competent(lab, units, measure, value=ablation, positions=positions)
-    details: dict[str, Any] = {"floor": _floor(gate)}
+    groups = cluster_labels(lab.data.evaluate, cluster)
+    gate = competent(lab, units, measure, value=ablation, positions=positions, groups=groups)
+    details: dict[str, Any] = {"floor": _floor(gate), **clustered(groups, cluster)}
     if not gate.passed:
         return invalid(gate.reason, details)
 
@@ -105,7 +111,13 @@ def necessity(
         drawn,
         accuracies,
         lambda table, everything: NecessityInference(
-            base, ablated, table, population=drawn.population, enumerated=everything, seed=seed
+            base,
+            ablated,
+            table,
+            population=drawn.population,
+            enumerated=everything,
+            groups=groups,
+            seed=seed,
         ),
         decide=decide,
         confidence=confidence,
@@ -134,7 +146,7 @@ def necessity(
     }
     if reason := too_large(table):
         return invalid(reason, details)
-    hints = []
+    hints = list(few_clusters(groups, cluster))
     if censored:
         hints.append(
             "the circuit's ablation is at the floor, so the value is a lower bound; a graded metric would resolve it"

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from circuittest.claims.clusters import cluster_labels, clustered, few_clusters
 from circuittest.claims.gates import competent
 from circuittest.find.induced import Spanned
 from circuittest.find.ranking import Membership, per_example
+from circuittest.find.recipe import recipe_of, scoring_of
 from circuittest.find.shared import (
     chance,
     chance_spanned,
@@ -31,8 +33,6 @@ if TYPE_CHECKING:
 #: From this share of the reuse on, an untrained twin is pointed out.
 ALIKE = 0.8
 
-_RECIPE = ("method", "score", "universe", "top", "at", "metric")
-
 
 def reuse(
     lab: Lab,
@@ -43,6 +43,7 @@ def reuse(
     sweep: bool = False,
     untrained: bool = False,
     overlap: list[str] | None = None,
+    cluster: Literal["none", "group", "template"] = "none",
     seed: int = 0,
 ) -> Estimate:
     """Coverage of per-example circuits by the shared circuit S_P, on examples that did not choose S_P.
@@ -66,6 +67,8 @@ def reuse(
         anything learned.
     overlap:
         Tasks whose S_P, found likewise, is compared with this one.
+    cluster:
+        Which examples are drawn together, and kept in one fold (`circuittest.claims.clusters`).
     seed:
         Of the resampling, the simulated chance level and the twin's weights.
 
@@ -75,16 +78,16 @@ def reuse(
     examples a fold, when a per-example circuit spans no edge, and when the model is not competent.
     """
     recipe = circuit.origin
-    choices: dict[str, Any] = {"level": level, "folds": folds, "seed": seed}
+    choices: dict[str, Any] = {"level": level, "folds": folds, "cluster": cluster, "seed": seed}
 
     def invalid(reason: str, details: dict[str, Any] | None = None) -> Estimate:
         return lab.estimate("reuse", circuit, choices=choices, details=details or {}, invalid=reason)
 
-    if recipe.get("method") is None or "top" not in recipe:
+    if (found := recipe_of(recipe)) is None:
         return invalid(
             "the circuit was not found by lab.shared, so there is no S_P to cross-fit: claim its coverage instead"
         )
-    choices |= {key: recipe[key] for key in _RECIPE}
+    choices |= {**found, "metric": recipe["metric"]}
     of_edges = recipe.get("level", "units") == "edges"
     choices["level"] = "edges" if of_edges else "units" if level == "own" else "induced"
     if recipe.get("fingerprint") != lab.fingerprint or recipe.get("task") != lab.data.task:
@@ -98,7 +101,14 @@ def reuse(
         return invalid(
             f"{len(lab.data.discover)} discovery examples in {folds} folds; at least 2 folds of 2 are needed"
         )
-    gate = competent(lab, lab.layout.universe(recipe["universe"]), lab.accuracy)
+    groups = cluster_labels(lab.data.discover, cluster)
+    if groups is not None and len(set(groups)) < 2 * folds:
+        return invalid(
+            f"{len(set(groups))} different {cluster}s in {folds} folds; at least 2 a fold are needed, for S_P "
+            f"must come from other {cluster}s than those that judge it"
+        )
+    judged = cluster_labels(lab.data.evaluate, cluster)
+    gate = competent(lab, lab.layout.universe(recipe["universe"]), lab.accuracy, groups=judged)
     if not gate.passed:
         return invalid(gate.reason)
     table = _table(lab, recipe)
@@ -110,7 +120,7 @@ def reuse(
             f"{empty} of the {len(membership.examples)} per-example circuits have no edge between their {ranked.k} "
             "units: raise K, or rank edges themselves (level: edges)"
         )
-    values = cross_fitted(membership.inside, recipe["at"], folds)
+    values = cross_fitted(membership.inside, recipe["at"], folds, groups)
     mask = shared(membership.inside, recipe["at"])
     n = len(values)
     size_of_universe = len(membership.members)
@@ -132,10 +142,12 @@ def reuse(
         "ties": ranked.ties,
         "zero_scores": ranked.zeros,
         "acc_base": gate.accuracy,
+        **clustered(groups, cluster),
     }
     if sweep:
         details["sweep"] = grid(lambda top: _circuits(table, top, spanned), by_chance, folds)
-    hints = [] if mask.any() else [why_empty(membership, recipe["at"])]
+    hints = list(few_clusters(groups, cluster))
+    hints += [] if mask.any() else [why_empty(membership, recipe["at"])]
     if untrained:
         twin = lab.untrained(seed)
         found = _twin(twin, recipe, folds, spanned)
@@ -152,7 +164,7 @@ def reuse(
     return lab.estimate(
         "reuse",
         circuit,
-        inference=MeanInference(values, seed=seed),
+        inference=MeanInference(values, groups, seed=seed),
         n_examples=n,
         choices=choices,
         details=details,
@@ -161,9 +173,7 @@ def reuse(
 
 
 def _table(lab: Lab, recipe: Any) -> ScoreTable:
-    level = recipe.get("level", "units")
-    how = {"universe": recipe["universe"], "method": recipe["method"], "level": level}
-    return lab.scores(**how) if level == "edges" else lab.scores(score=recipe["score"], **how)
+    return lab.scores(**scoring_of(recipe))
 
 
 def _units(membership: Membership) -> list[Unit]:

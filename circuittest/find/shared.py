@@ -83,12 +83,18 @@ def why_empty(membership: Membership, at: str | int | float) -> str:
     return text + (f"; reuse over P: {curve}" if curve else "")
 
 
-def cross_fitted(inside: NDArray[np.bool_], at: str | int | float, folds: int) -> NDArray[np.float64]:
-    """[examples] each example's coverage by the S_P of the other folds; example i is in fold i mod `folds`.
+def cross_fitted(
+    inside: NDArray[np.bool_], at: str | int | float, folds: int, groups: Sequence[str] | None = None
+) -> NDArray[np.float64]:
+    """[examples] each example's coverage by the S_P of the other folds.
 
+    Example i is in fold i mod `folds`; with `groups` (a label per example) the i-th label to appear is, as a whole.
     NaN for an example whose circuit is empty, which only edges between few units can be.
     """
     fold = np.arange(inside.shape[0]) % folds
+    if groups is not None:
+        order = {label: i for i, label in enumerate(dict.fromkeys(groups))}
+        fold = np.array([order[label] for label in groups]) % folds
     values = np.empty(inside.shape[0])
     for held_out in range(folds):
         mask = shared(inside[fold != held_out], at)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,6 +58,7 @@ def competence(
     chance: float = 0.0,
     majority: float | ArrayLike = 0.0,
     ablated: ArrayLike | None = None,
+    groups: Sequence[object] | None = None,
     headroom: float = HEADROOM,
     confidence: float = 0.95,
 ) -> Competence:
@@ -72,6 +74,8 @@ def competence(
         Accuracy of always giving the most frequent answer: a number, or outcomes [n] on the same examples.
     ablated:
         Outcomes [n] on the same examples with the whole universe ablated; None where it was not measured.
+    groups:
+        One label per example; examples of one label are drawn together.
     headroom:
         Required lower bound of acc(empty) - floor.
     """
@@ -89,7 +93,7 @@ def competence(
     floors, lowers = {}, {}
     for name, rate in rates.items():
         floors[name] = float(np.mean(rate))
-        lowers[name] = _lower(outcome, rate, confidence)
+        lowers[name] = _lower(outcome, rate, confidence, groups)
     floor_name = max(floors, key=lambda name: floors[name])
     lower = min(lowers.values())
     accuracy = float(outcome.mean())
@@ -117,10 +121,12 @@ def competence(
     )
 
 
-def _lower(outcome: Floats, rate: float | Floats, confidence: float) -> float:
+def _lower(
+    outcome: Floats, rate: float | Floats, confidence: float, groups: Sequence[object] | None
+) -> float:
     """Lower bound of mean(outcome) - rate; paired where the rate was measured on the same examples."""
     if isinstance(rate, float):
-        if np.isin(outcome, (0.0, 1.0)).all():
+        if groups is None and np.isin(outcome, (0.0, 1.0)).all():
             return ProportionInference(int(outcome.sum()), outcome.size).interval(confidence)[0] - rate
-        return MeanInference(outcome).interval(confidence)[0] - rate
-    return PairedDifferenceInference(outcome, rate).interval(confidence)[0]
+        return MeanInference(outcome, groups).interval(confidence)[0] - rate
+    return PairedDifferenceInference(outcome, rate, groups).interval(confidence)[0]

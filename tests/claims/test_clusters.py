@@ -1,0 +1,130 @@
+"""Examples that are drawn together: labels, refusals, and what they do to intervals and folds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from circuittest.circuit import Circuit
+from circuittest.claims.clusters import cluster_labels, few_clusters
+from circuittest.errors import UsageError
+from circuittest.find.shared import coverage, cross_fitted, shared
+from circuittest.tasks import TaskData
+from circuittest.units import Unit
+from tests.helpers.table_lab import TableLab, task_data
+
+KEY = frozenset({Unit("head", 1, 2), Unit("head", 3, 4)})
+
+
+def grouped(size: int, discover: int = 40, evaluate: int = 60) -> TaskData:
+    """Groups of `size` examples in a row; five templates in turn."""
+    data = task_data(discover, evaluate)
+
+    def label(items: tuple) -> tuple:
+        return tuple(
+            replace(item, group=f"g{i // size}", features={"template": i % 5}) for i, item in enumerate(items)
+        )
+
+    return replace(data, discover=label(data.discover), evaluate=label(data.evaluate))
+
+
+def circuit(*ids: str) -> Circuit:
+    return Circuit.of(ids or ("L1.H2", "L3.H4"))
+
+
+def in_blocks(units: frozenset[Unit], index: int) -> float:
+    """The circuit matters for every other block of three evaluation examples."""
+    return float(len(units) < 40 and not (units & KEY and ((index - 40) // 3) % 2))
+
+
+def test_labels_are_what_the_task_says() -> None:
+    items = grouped(4).evaluate[:6]
+    assert cluster_labels(items, "none") is None
+    assert cluster_labels(items, "group") == ["g0", "g0", "g0", "g0", "g1", "g1"]
+    assert cluster_labels(items, "template") == ["0", "1", "2", "3", "4", "0"]
+
+
+@pytest.mark.parametrize("cluster", ["group", "template"])
+def test_missing_labels_are_refused(cluster: str) -> None:
+    with pytest.raises(UsageError, match=f"60 of the 60 examples have no {cluster}"):
+        TableLab(in_blocks).necessity(circuit(), cluster=cluster)
+
+
+def test_clusters_widen_the_interval_of_what_they_share() -> None:
+    lab = TableLab(in_blocks, data=grouped(3))
+    alone, together = lab.necessity(circuit()), lab.necessity(circuit(), cluster="group")
+    assert alone.value == together.value
+    assert alone.interval is not None
+    assert together.interval is not None
+    width = [high - low for low, high in (alone.interval, together.interval)]
+    assert width[1] > 1.3 * width[0]
+    assert together.choices["cluster"] == "group"
+    assert together.details["clusters"] == {"by": "group", "count": 20}
+    assert "clusters" not in alone.details
+    assert alone.choices["cluster"] == "none"
+
+
+def test_enough_clusters_need_no_hint() -> None:
+    (hint,) = few_clusters(["a", "b"] * 20, "template")
+    assert "only 2 different templates" in hint
+    assert few_clusters([str(i) for i in range(10)], "group") == ()
+    assert few_clusters(None, "none") == ()
+
+
+def test_competence_is_judged_by_clusters_too() -> None:
+    # right on four of six blocks: sixty examples clear the headroom, six groups do not
+    rule = lambda units, index: float(not units and (index // 10) % 3 > 0)
+    lab = TableLab(rule, data=grouped(10))
+    assert "not competent" not in lab.necessity(circuit()).invalid
+    assert "not competent" in lab.necessity(circuit(), cluster="group").invalid
+
+
+def test_folds_keep_groups_together() -> None:
+    rng = np.random.default_rng(0)
+    inside = rng.random((12, 6)) < 0.6
+    inside[:, 0] = True
+    groups = ["a", "b", "c", "d"] * 3
+    values = cross_fitted(inside, 50, 2, groups)
+    fold = np.array([0, 1, 0, 1] * 3)
+    for held_out in (0, 1):
+        expected = coverage(inside[fold == held_out], shared(inside[fold != held_out], 50))
+        assert values[fold == held_out] == pytest.approx(expected)
+    # each alone: the same as without groups
+    assert cross_fitted(inside, 50, 3, [str(i) for i in range(12)]) == pytest.approx(
+        cross_fitted(inside, 50, 3)
+    )
+
+
+def scored(size: int) -> TableLab:
+    """Blocks of examples have their own second head."""
+    values = np.zeros((60, 54), dtype=np.float32)
+    values[:, 0] = 2
+    for i in range(60):
+        values[i, 1 + (i // size) % 8] = 1
+    rule = lambda units, index: float(len(units) < 40)
+    return TableLab(rule, data=grouped(size), values=values)
+
+
+def test_reuse_of_clusters() -> None:
+    lab = scored(2)
+    found = lab.shared(top="4%", at=50)
+    alone, together = lab.reuse(found), lab.reuse(found, cluster="group")
+    assert alone.interval is not None
+    assert together.interval is not None
+    assert together.interval[1] - together.interval[0] > alone.interval[1] - alone.interval[0]
+    assert together.details["clusters"] == {"by": "group", "count": 20}
+    assert "5 different templates in 5 folds" in lab.reuse(found, cluster="template").invalid
+
+
+def test_coverage_of_clusters() -> None:
+    lab = scored(5)
+    found = circuit("L0.H0", "L0.H1")
+    alone = lab.coverage(found, top="4%", universe="heads")
+    together = lab.coverage(found, top="4%", universe="heads", cluster="group")
+    assert alone.value == together.value
+    assert alone.interval is not None
+    assert together.interval is not None
+    assert together.interval[1] - together.interval[0] > alone.interval[1] - alone.interval[0]
+    assert together.details["clusters"]["count"] == 12
