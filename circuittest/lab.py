@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from circuittest.models.loaded import LoadedModel
     from circuittest.stats import Estimate, Inference
     from circuittest.tables import OutcomeTable, ScoreTable
-    from circuittest.tasks import Task, TaskData
+    from circuittest.tasks import Partition, Task, TaskData
 
 Split = Literal["discover", "evaluate"]
 Level = Literal["units", "edges"]
 ACCURACIES = ("argmax", "candidates")
-METRICS = ("log_prob", "logit_diff", "prob_diff")
+METRICS = ("log_prob", "logit_diff", "prob_diff", "kl")
 
 
 class Lab:
@@ -33,7 +33,8 @@ class Lab:
     model:
         ``"zoo:gqa"``, a hub id, a directory, a GGUF file, a Hugging Face module in memory, or a `LoadedModel`.
     task:
-        A task's name, a `Task`, a list of examples as mappings, or `TaskData` that is already in token ids.
+        A task's name, the path of a ``.jsonl`` or ``.csv`` file, a `Task`, a list of examples as mappings, or
+        `TaskData` that is already in token ids.
     tokenizer:
         For a module in memory; it is never changed.
     discover, evaluate, seed:
@@ -43,7 +44,8 @@ class Lab:
     accuracy:
         ``"argmax"`` or ``"candidates"``; by default the task's.
     metric:
-        What attribution differentiates: ``"log_prob"``, ``"logit_diff"`` or ``"prob_diff"``; by default the task's.
+        What attribution differentiates: ``"log_prob"``, ``"logit_diff"``, ``"prob_diff"`` or ``"kl"``; by default the
+        task's.
     headroom:
         How far above the floor the model's accuracy must be before its behaviour is judged.
     """
@@ -77,8 +79,8 @@ class Lab:
         self._accuracy, self._metric = accuracy, metric
         self.headroom = headroom
         self._others: dict[str, Lab] = {}
-        self._scores: dict[tuple[str, ...], ScoreTable] = {}
-        self._outcomes: dict[tuple[str, str, tuple[tuple[Unit, ...], ...]], OutcomeTable] = {}
+        self._scores: dict[tuple[Any, ...], ScoreTable] = {}
+        self._outcomes: dict[tuple[str, str, str, tuple[tuple[Unit, ...], ...]], OutcomeTable] = {}
 
     # What is measured -------------------------------------------------------------------------------------------
 
@@ -162,7 +164,7 @@ class Lab:
 
     def __repr__(self) -> str:
         model = self._name or (self._model if isinstance(self._model, (str, Path)) else "in-memory")
-        task = self._task if isinstance(self._task, str) else getattr(self._task, "name", "task")
+        task = Path(self._task).name if isinstance(self._task, str) else getattr(self._task, "name", "task")
         return f"Lab({model}, {task})"
 
     # Tables -----------------------------------------------------------------------------------------------------
@@ -174,16 +176,21 @@ class Lab:
         universe: str | Iterable[str] = "heads",
         score: str = "edge-abs-sum",
         method: str = "eap",
+        steps: int = 5,
+        baseline: str = "counterfactual",
         level: Level = "units",
     ) -> ScoreTable:
         """Attribution of every unit or edge of a universe on every example of a split, [examples × members].
+
+        `method`, `steps` and `baseline` are those of `circuittest.measure.attribution.attribute`. The means of the
+        baseline "mean" never come from the examples that are scored: for evaluation examples they are those of the
+        discovery examples, and within those every second example is scored by the mean of the others.
 
         The columns are cut from one table of the kinds involved, so that a claim about heads and one about all
         units cost one attribution. With ``level="edges"`` the members are the edges of the universe
         (`circuittest.find.induced.edge_universe`), signed, and `score` is not used.
         """
         from circuittest.find.induced import edge_universe
-        from circuittest.measure.attribution import attribute
 
         for value, known, what in (
             (split, ("discover", "evaluate"), "split"),
@@ -191,30 +198,55 @@ class Lab:
         ):
             if value not in known:
                 raise UsageError(f"unknown {what} {value!r}", "", did_you_mean(str(value), known))
-        of_edges = level == "edges"
-        members = edge_universe(self.layout, universe) if of_edges else self.layout.universe(universe)
-        kinds = (
-            ()
-            if of_edges
-            else tuple(sorted({u.kind for u in self.layout.universe(universe)} | {"head", "mlp"}))
-        )
-        key = (split, level, "edge" if of_edges else score, method, self.metric, *kinds)
+        members = edge_universe(self.layout, universe) if level == "edges" else self.layout.universe(universe)
+        how: dict[str, Any] = {"level": level}
+        if level == "units":
+            own = {unit.kind for unit in self.layout.universe(universe)}
+            how["kinds"] = tuple(sorted(own if method == "exact" else own | {"head", "mlp"}))
+            how |= {} if method == "exact" else {"unit_score": score}
+        path = steps if method == "eap-ig" else 0
+        key = (split, method, path, baseline, self.metric, *sorted(how.items()))
         if key not in self._scores:
-            items = getattr(self.data, split)
-            if not items:
-                raise UsageError(f"the split {split!r} has no examples", "", f"ask for {split}=200")
-            how: dict[str, Any] = {"level": "edges"} if of_edges else {"unit_score": score, "kinds": kinds}
-            self._scores[key] = attribute(self.model, items, metric=self.metric, method=method, **how)
+            self._scores[key] = self._attribute(
+                split, metric=self.metric, method=method, steps=steps, baseline=baseline, **how
+            )
         table = self._scores[key]
         return table if len(members) == len(table.members) else table.columns(members)
 
+    def _attribute(self, split: Split, *, baseline: str, **how: Any) -> ScoreTable:
+        from circuittest.measure.attribution import attribute
+
+        items = getattr(self.data, split)
+        if not items:
+            raise UsageError(f"the split {split!r} has no examples", "", f"ask for {split}=200")
+        if baseline != "mean":
+            return attribute(self.model, items, baseline=baseline, **how)
+        if split == "evaluate":
+            return attribute(self.model, items, baseline=baseline, calibration=self.data.discover, **how)
+        if len(items) < 2:
+            raise UsageError(
+                "the baseline 'mean' scores one half of the discovery examples by the mean of the other half",
+                f"there is {len(items)} example",
+                "ask for discover=200",
+            )
+        even, odd = (
+            attribute(self.model, items[i::2], baseline=baseline, calibration=items[1 - i :: 2], **how)
+            for i in (0, 1)
+        )
+        return even.interleaved(odd)
+
     def outcomes(
-        self, sets: Sequence[Iterable[Unit]], *, value: str = "zero", positions: str = "all"
+        self,
+        sets: Sequence[Iterable[Unit]],
+        *,
+        value: str = "zero",
+        positions: str = "all",
+        split: Split = "evaluate",
     ) -> OutcomeTable:
-        """What the model does on the evaluation examples with each set of units ablated.
+        """What the model does on the examples of a split with each set of units ablated.
 
         `value` and `positions` are those of `circuittest.measure.ablation.ablate`; means and resampled values come
-        from the discovery examples.
+        from the discovery examples, and so are refused on these.
 
         A row depends on the sets asked for in the same call (they share batches), so results are remembered per
         call: whatever else a session measures, the same claim gives the same bytes.
@@ -222,17 +254,22 @@ class Lab:
         from circuittest.measure.ablation import ablate
 
         named = tuple(tuple(sorted(set(units))) for units in sets)
-        key = (value, positions, named)
+        key = (split, value, positions, named)
         if key not in self._outcomes:
-            if not self.data.evaluate:
-                raise UsageError("the split 'evaluate' has no examples", "", "ask for evaluate=200")
+            if split not in ("discover", "evaluate"):
+                raise UsageError(
+                    f"unknown split {split!r}", "", did_you_mean(str(split), ("discover", "evaluate"))
+                )
+            items = getattr(self.data, split)
+            if not items:
+                raise UsageError(f"the split {split!r} has no examples", "", f"ask for {split}=200")
             self._outcomes[key] = ablate(
                 self.model,
-                self.data.evaluate,
+                items,
                 named,
                 value=value,
                 positions=positions,
-                calibration=self.data.discover,
+                calibration=self.data.discover if split == "evaluate" else (),
             )
         return self._outcomes[key]
 
@@ -246,6 +283,8 @@ class Lab:
         universe: str | list[str] = "heads",
         score: str = "edge-abs-sum",
         method: str = "eap",
+        steps: int = 5,
+        baseline: str = "counterfactual",
         level: Level = "units",
         name: str = "S_P",
     ) -> Circuit:
@@ -253,7 +292,8 @@ class Lab:
 
         Li & Subramani, arXiv 2605.08348, Eq. 1. With ``level="edges"`` edges are ranked, by the size of their
         scores, and S_P is a circuit of edges. The set may be empty, which is ordinary: claims on it are invalid
-        and say the largest P that gives a set.
+        and say the largest P that gives a set. What the scores are is said as in `scores`; the origin keeps it
+        (`circuittest.find.recipe`).
 
         Raises
         ------
@@ -266,14 +306,14 @@ class Lab:
         from circuittest.find.shared import share_of_examples, shared_members, why_empty
 
         top, at = f"{float(percent(top, 'top')):g}%", f"{float(share_of_examples(at)):g}%"
-        table = self.scores("discover", universe=universe, score=score, method=method, level=level)
+        how: dict[str, Any] = {"method": method, "score": score, "baseline": baseline, "level": level}
+        table = self.scores("discover", universe=universe, steps=steps, **how)
         membership = per_example(table, top)
         members = shared_members(membership, at)
         origin: dict[str, Any] = {
-            "method": method,
+            **how,
             "metric": self.metric,
-            "level": level,
-            "score": score if level == "units" else "edge",
+            "score": "exact" if method == "exact" else score if level == "units" else "edge",
             "universe": universe,
             "top": top,
             "at": at,
@@ -286,6 +326,8 @@ class Lab:
             "examples": list(membership.examples),
             "prompts": [prompt_digest(item.prompt_ids) for item in self.data.discover],
         }
+        if method == "eap-ig":
+            origin["steps"] = steps
         if not members:
             origin["empty"] = why_empty(membership, at)
         return Circuit.of(members, name=name, layout=self.layout, origin=origin)
@@ -384,6 +426,29 @@ class Lab:
         """Whether the rest still follows the model; see `circuittest.claims.independence`."""
         return self.measure("independence", circuit, decide=decide, **options)
 
+    def stability(
+        self,
+        partition: Partition | str | Sequence[Partition | str],
+        *,
+        decide: float | None = None,
+        **options: Any,
+    ) -> Estimate:
+        """Similarity of the subtasks' circuits, corrected for noise; see `circuittest.claims.stability`.
+
+        Several partitions are judged by their worst one.
+        """
+        from circuittest.tasks.partitions import Partition
+
+        one = isinstance(partition, (Partition, str))
+        texts: Any = str(partition) if one else [str(p) for p in partition]  # type: ignore[union-attr]
+        return self.measure("stability", decide=decide, partition=texts, **options)
+
+    def families(
+        self, partition: Partition | str, *, alpha: float = 0.6, decide: float | None = None, **options: Any
+    ) -> Estimate:
+        """Number of families of α-equivalent subtasks; see `circuittest.claims.families`."""
+        return self.measure("families", decide=decide, partition=str(partition), alpha=alpha, **options)
+
     def measure(
         self,
         claim: str,
@@ -474,6 +539,7 @@ class Lab:
 
         return {
             "task_variant": self.data.variant,
+            **({"task_digest": self.data.digest} if self.data.digest else {}),
             "pool": self.data.pool,
             "prefix": self.data.prefix_name,
             "data_seed": self.data.seed,

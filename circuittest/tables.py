@@ -70,6 +70,20 @@ class ScoreTable:
         examples = tuple(self.examples[i] for i in positions)
         return ScoreTable(self.values[list(positions)], self.members, examples, self.choices)
 
+    def interleaved(self, other: ScoreTable) -> ScoreTable:
+        """A table of the rows of both in turn, beginning here. Choices that differ are kept as a pair."""
+        if self.members != other.members or len(self.examples) - len(other.examples) not in (0, 1):
+            raise TableError("these score tables have other columns, or no rows that alternate")
+        values = np.empty((len(self.examples) + len(other.examples), len(self.members)), dtype=np.float32)
+        values[0::2], values[1::2] = self.values, other.values
+        examples = [0] * len(values)
+        examples[0::2], examples[1::2] = self.examples, other.examples
+        choices = {
+            key: value if other.choices.get(key) == value else [value, other.choices.get(key)]
+            for key, value in self.choices.items()
+        }
+        return ScoreTable(values, self.members, tuple(examples), choices)
+
     def save(self, path: str | Path) -> None:
         """Write a safetensors file; ids, examples and choices are in its metadata."""
         from safetensors.numpy import save

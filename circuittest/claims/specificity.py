@@ -9,6 +9,7 @@ import numpy as np
 from circuittest.claims.gates import at_floor, competent, disjoint, usable_circuit
 from circuittest.controls import matched_controls
 from circuittest.errors import ControlError
+from circuittest.find.recipe import recipe_of
 from circuittest.stats import Estimate, MeanInference
 from circuittest.stats.resampling import Floats
 from circuittest.units import Unit
@@ -16,8 +17,6 @@ from circuittest.units import Unit
 if TYPE_CHECKING:
     from circuittest.circuit import Circuit
     from circuittest.lab import Lab
-
-_RECIPE = ("method", "score", "universe", "top", "at")
 
 
 def specificity(
@@ -65,8 +64,8 @@ def specificity(
         return invalid(reason)
     if not against or lab.data.task in against or len(set(against)) < len(against):
         return invalid(f"against is {against!r}: it lists other tasks than {lab.data.task!r}, each once")
-    recipe = {key: circuit.origin[key] for key in _RECIPE if key in circuit.origin}
-    if len(recipe) < len(_RECIPE):
+    recipe = recipe_of(circuit.origin)
+    if recipe is None:
         return invalid(
             "the circuit was not found by lab.shared, so there is no recipe to find the donors' circuits by"
         )

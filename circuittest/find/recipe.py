@@ -1,0 +1,28 @@
+"""The recipe of a circuit: what `Lab.shared` was told, kept in the circuit's origin, by which claims find others alike.
+
+This is the one place that knows which keys of an origin are the recipe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+#: How per-example scores are made: arguments of `Lab.scores`. Those of the second line may be missing: `steps` where
+#: no path is involved, the others in circuits that were written by hand.
+SCORING = ("method", "universe", "score")
+SCORING_TOO = ("level", "baseline", "steps")
+#: How S_P is made of them.
+SHARING = ("top", "at")
+
+
+def recipe_of(origin: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The arguments with which `Lab.shared` finds a circuit likewise; None where it did not find this one."""
+    if any(origin.get(key) is None for key in (*SCORING, *SHARING)):
+        return None
+    return {key: origin[key] for key in (*SCORING, *SCORING_TOO, *SHARING) if key in origin}
+
+
+def scoring_of(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a recipe, the arguments of `Lab.scores`."""
+    return {key: recipe[key] for key in (*SCORING, *SCORING_TOO) if key in recipe}
