@@ -17,7 +17,9 @@ def add(commands: Any) -> None:
     """Register the command."""
     parser = commands.add_parser("find", help="find the circuit that a task's examples share")
     common.add_model(parser)
-    parser.add_argument("--task", required=True, help="a task's name (`circuittest list tasks`)")
+    parser.add_argument(
+        "--task", required=True, help="a task's name (`circuittest list tasks`), or a .jsonl or .csv file"
+    )
     common.add_data(parser, discover=200, evaluate=0)
     parser.add_argument(
         "--universe",

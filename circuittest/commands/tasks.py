@@ -13,7 +13,7 @@ def add(commands: Any) -> None:
     group = commands.add_parser("tasks", help="look at the examples of a task")
     actions = group.add_subparsers(dest="action", metavar="ACTION", required=True)
     parser = actions.add_parser("show", help="print examples with their answers, in text and in token ids")
-    parser.add_argument("task", help="a task's name (`circuittest list tasks`)")
+    parser.add_argument("task", help="a task's name (`circuittest list tasks`), or a .jsonl or .csv file")
     common.add_model(parser)
     parser.add_argument(
         "--n", type=_how_many, default=5, metavar="N|all", help="how many examples to show (default: 5)"

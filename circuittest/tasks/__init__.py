@@ -3,6 +3,7 @@
 from circuittest.tasks.base import Example, Task
 from circuittest.tasks.catalog import as_task, get_task, list_tasks
 from circuittest.tasks.encode import Item
+from circuittest.tasks.files import read_task
 from circuittest.tasks.own import ExampleTask
 from circuittest.tasks.partitions import Blocks, Partition
 from circuittest.tasks.prepare import TaskData, prepare
@@ -19,4 +20,5 @@ __all__ = [
     "get_task",
     "list_tasks",
     "prepare",
+    "read_task",
 ]

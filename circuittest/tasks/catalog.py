@@ -50,11 +50,13 @@ def get_task(name: str, **options: Any) -> Task:
 
 
 def as_task(given: Task | str | Sequence[Mapping[str, Any]]) -> Task:
-    """A task from a task, its name, or a list of examples."""
+    """A task from a task, its name, the path of a file (``.jsonl``, ``.csv``), or a list of examples."""
+    from circuittest.tasks.files import is_file, read_task
+
     if isinstance(given, Task):
         return given
     if isinstance(given, str):
-        return get_task(given)
+        return read_task(given) if is_file(given) else get_task(given)
     from circuittest.tasks.own import ExampleTask
 
     return ExampleTask("examples", given)

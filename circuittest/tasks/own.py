@@ -32,8 +32,8 @@ class ExampleTask(Task):
     Each example is an :class:`Example` or a mapping with ``prompt``, ``answer``, ``counterfactual``,
     ``counterfactual_answer``, and perhaps ``foil`` (default: the counterfactual answers), ``features`` and
     ``group``. ``index`` is the position in the list; the seed shuffles the order. ``chance`` defaults to
-    guessing among the candidates of the easiest example. Raises TaskError for a mapping that cannot be
-    read, with its position.
+    guessing among the candidates of the easiest example. ``digest`` identifies the file that the examples
+    come from. Raises TaskError for a mapping that cannot be read, with its position.
     """
 
     def __init__(
@@ -47,6 +47,7 @@ class ExampleTask(Task):
         single_token: bool = False,
         description: str = "",
         citation: str = "",
+        digest: str = "",
     ) -> None:
         self.name = name
         super().__init__()
@@ -68,7 +69,7 @@ class ExampleTask(Task):
                 f"task {name!r}: chance {self.chance} is no probability below 1", do="give foils, or chance="
             )
         self.accuracy, self.metric, self.single_token = accuracy, metric, single_token
-        self.description, self.citation = description, citation
+        self.description, self.citation, self.digest = description, citation, digest
 
     def draw(self, rng: random.Random, pool: str, variant: str) -> Example:
         return rng.choice(self.examples)

@@ -28,7 +28,7 @@ class TaskData:
 
     ``discover`` chooses circuits, ``evaluate`` judges them; no prompt (by token ids) is in both, or twice
     in one. ``dropped`` counts the examples left out per reason (keys of ``tasks.encode.REASONS``).
-    ``prefix``, ``variant`` and ``pool`` are recorded choices.
+    ``prefix``, ``variant``, ``pool`` and ``digest`` (of the task's file, if it has one) are recorded choices.
     """
 
     task: str
@@ -43,6 +43,7 @@ class TaskData:
     metric: str
     variant: str = "default"
     pool: str = "test"
+    digest: str = ""
 
 
 def prepare(
@@ -84,6 +85,7 @@ def prepare(
         metric=source.metric,
         variant=variant,
         pool=source.pool,
+        digest=source.digest,
     )
 
 

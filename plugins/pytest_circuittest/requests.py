@@ -35,7 +35,7 @@ class LabRequest:
     @property
     def id(self) -> str:
         """As in ``test_x[zoo:gqa-ioi]``."""
-        return f"{self.name}-{self.task}"
+        return f"{self.name}-{Path(self.task).name}"
 
 
 def short_name(model: str) -> str:
@@ -84,7 +84,7 @@ def requests_of(item: pytest.Item, chosen: Settings) -> list[LabRequest]:
         )
     if len(set(models)) < len(models):
         raise pytest.UsageError(f"{item.nodeid}: the circuit marker names a model twice")
-    return [request(chosen, model, task, given) for model in models]
+    return [request(chosen, model, _beside(item.path.parent, task), given) for model in models]
 
 
 def request(
@@ -95,9 +95,11 @@ def request(
     Parameters
     ----------
     folder:
-        Where a model that is written as ``./…`` or ``../…`` lies (beside a spec); what `--circuit-model` says is
-        relative to the working directory.
+        Where a spec lies: models that are written as ``./…`` or ``../…`` and tasks from files are looked for beside
+        it. What `--circuit-model` says is relative to the working directory.
     """
+    if folder is not None:
+        task = _beside(folder, task)
     replaced = chosen.replacements.apply(model) if model else chosen.replacements.one
     if replaced == model and folder is not None and model.startswith(("./", "../")):
         replaced = str(folder / model)
@@ -106,6 +108,11 @@ def request(
     told = {key: value for key, value in options.items() if key not in defaults or value != defaults[key]}
     made = LabRequest(replaced or model, task, tuple(sorted(told.items())))
     return chosen.requests.setdefault(made, made)
+
+
+def _beside(folder: Path, task: str) -> str:
+    """A task's name as it is; the path of a task's file, which lies beside what names it."""
+    return str(folder / task) if task.lower().endswith((".jsonl", ".csv")) else task
 
 
 def _defaults() -> dict[str, Any]:

@@ -1,0 +1,139 @@
+"""Tasks from files: JSON lines or CSV, one example a line. Every mistake is named with its line."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from circuittest.errors import TaskError
+from circuittest.tasks.base import Example
+from circuittest.tasks.own import KEYS, ExampleTask, read_example
+
+SUFFIXES = (".jsonl", ".csv")
+#: Between several answers (or foils) in one cell of a CSV file.
+SEPARATOR = "|"
+
+
+def is_file(name: str) -> bool:
+    """Does a task's name mean a file?"""
+    return name.lower().endswith(SUFFIXES)
+
+
+def read_task(path: str | Path, *, name: str | None = None) -> ExampleTask:
+    """A task whose examples are the lines of a file.
+
+    JSON lines (``.jsonl``): each line is an object with ``prompt``, ``answer`` or ``answers``, ``counterfactual``,
+    ``counterfactual_answer(s)``, and perhaps ``foil(s)``, ``features`` (an object of texts, whole numbers and truth
+    values) and ``group``. CSV: the first line names the columns; several answers in a cell stand apart by ``|``;
+    columns of other names are features, as text. Spaces count: most tokenizers want an answer with its leading space.
+    Empty lines are passed over. The file is UTF-8, with or without a byte order mark.
+
+    The task is called what the file is called, and its digest is recorded with every result.
+
+    Raises
+    ------
+    TaskError
+        For a file that cannot be read or holds nothing, and for a wrong line, with its number.
+    """
+    path = Path(path)
+    if not is_file(path.name):
+        raise TaskError(
+            f"{path.name} is no task",
+            "its name ends in neither .jsonl nor .csv",
+            "rename it, or use ExampleTask",
+        )
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        why = "there is no such file" if isinstance(error, FileNotFoundError) else str(error.strerror)
+        raise TaskError(f"the task {name or path} cannot be read", why, "give the path of a file") from error
+    text = _decode(raw, path.name)
+    read = _json_lines if path.suffix.lower() == ".jsonl" else _csv_lines
+    examples = [_example(given, f"{path.name}:{line}") for line, given in read(text, path.name)]
+    if not examples:
+        raise TaskError(f"{path.name} holds no examples", "", "write one example a line")
+    return ExampleTask(path.name, examples, digest=sha256(raw).hexdigest()[:16])
+
+
+def _decode(raw: bytes, name: str) -> str:
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        what = "UTF-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "not UTF-8"
+        raise TaskError(f"{name}:{line} is {what}", str(error.reason), "save the file as UTF-8") from error
+
+
+def _json_lines(text: str, name: str) -> Iterator[tuple[int, Any]]:
+    # Not str.splitlines: a text may hold U+2028 and the like, which JSON allows inside a line.
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            yield number, json.loads(line, object_pairs_hook=_no_repeats)
+        except ValueError as error:
+            raise TaskError(
+                f"{name}:{number} is not JSON", str(error), "write one JSON object a line"
+            ) from error
+
+
+def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [key for key, _ in pairs]
+        raise ValueError(f"the key {next(k for k in names if names.count(k) > 1)!r} is there twice")
+    return found
+
+
+def _csv_lines(text: str, name: str) -> Iterator[tuple[int, Any]]:
+    reader = csv.reader(text.splitlines(keepends=True), strict=True)
+    try:
+        columns = next(reader, [])
+        for wrong in (c for c in columns if columns.count(c) > 1 or not c.strip()):
+            raise TaskError(f"{name}:1 has a column {wrong!r} twice or without a name", "", "rename it")
+        before = reader.line_num
+        for cells in reader:
+            line, before = before + 1, reader.line_num
+            if not any(cells):
+                continue
+            if len(cells) != len(columns):
+                what = f"{name}:{line} has {len(cells)} cells, the first line has {len(columns)}"
+                raise TaskError(what, "", 'put texts with a comma into quotes: "…, …"')
+            yield line, _row(dict(zip(columns, cells, strict=True)))
+    except csv.Error as error:
+        raise TaskError(f"{name}:{reader.line_num} is not CSV", str(error), "check its quotes") from error
+
+
+def _row(cells: Mapping[str, str]) -> dict[str, Any]:
+    several = ("answers", "foils", "counterfactual_answers")
+    known = {
+        key: cell.split(SEPARATOR) if KEYS[key] in several else cell
+        for key, cell in cells.items()
+        if key in KEYS and key != "features" and cell
+    }
+    return {**known, "features": {key: cell for key, cell in cells.items() if key not in KEYS}}
+
+
+def _example(given: Any, where: str) -> Example:
+    example = read_example(given, where)
+    for text, what in ((example.prompt, "prompt"), (example.counterfactual, "counterfactual")):
+        if not text.strip():
+            raise TaskError(f"{where}: the {what} is empty")
+    for answers, what in (
+        (example.answers, "answer"),
+        (example.counterfactual_answers, "counterfactual answer"),
+    ):
+        if not all(text.strip() for text in answers):
+            raise TaskError(f"{where}: the {what} is empty")
+    if both := sorted(set(example.answers) & set(example.foils)):
+        raise TaskError(f"{where}: {both[0]!r} is both answer and foil", "no model could be right")
+    if set(example.answers) == set(example.counterfactual_answers):
+        raise TaskError(
+            f"{where}: prompt and counterfactual have the same answers",
+            "attribution compares two prompts that should be answered differently",
+        )
+    return example
