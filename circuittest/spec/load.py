@@ -136,7 +136,7 @@ def _circuit(document: Document, folder: Path) -> Circuit | Mapping[str, Any]:
     if not keys:
         do = "write {top: 20%, at: 95}, {file: …} or {units: […]}"
         raise document.error(("circuit",), "the circuit is empty", "", do)
-    return validate(FoundCircuit, document, ("circuit",), "circuit").model_dump()
+    return validate(FoundCircuit, document, ("circuit",), "circuit").model_dump(exclude_none=True)
 
 
 def _claim(

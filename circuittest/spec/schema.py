@@ -47,7 +47,7 @@ class TaskModel(BaseModel):
     seed: Annotated[int, Field(ge=0)] | None = None
     prefix: Word | None = None
     accuracy: Literal["argmax", "candidates"] | None = None
-    metric: Literal["log_prob", "logit_diff", "prob_diff"] | None = None
+    metric: Literal["log_prob", "logit_diff", "prob_diff", "kl"] | None = None
 
     def options(self) -> dict[str, Any]:
         """The keyword options of the lab that the file sets."""
@@ -64,6 +64,8 @@ class FoundCircuit(BaseModel):
     top: Percent = "20%"
     at: Annotated[int, Field(ge=1, le=100)] = 95
     score: Literal["edge-abs-sum", "edge-sum", "node"] = "edge-abs-sum"
+    steps: Annotated[int, Field(ge=1)] | None = None
+    baseline: Literal["counterfactual", "zero", "mean"] | None = None
 
 
 class FileCircuit(BaseModel):

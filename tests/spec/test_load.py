@@ -43,6 +43,14 @@ def refused(path):
     return caught.value
 
 
+def test_how_circuits_are_scored_is_handed_on(write):
+    found = "{method: eap-ig, universe: heads, top: 12.5%, at: 90, score: node, steps: 3, baseline: mean}"
+    spec = load_spec(
+        write(GOOD.replace("{method: eap, universe: heads, top: 12.5%, at: 90, score: node}", found))
+    )
+    assert (spec.circuit["method"], spec.circuit["steps"], spec.circuit["baseline"]) == ("eap-ig", 3, "mean")
+
+
 def test_a_good_spec(write):
     spec = load_spec(write(GOOD))
     assert spec.models == ("zoo:gqa",)
