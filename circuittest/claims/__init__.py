@@ -17,6 +17,7 @@ from circuittest.errors import UsageError, did_you_mean
 _BUILT_IN = {
     "closure": "circuittest.claims.closure",
     "completeness": "circuittest.claims.completeness",
+    "concentration": "circuittest.claims.concentration",
     "coverage": "circuittest.claims.coverage",
     "equivalence": "circuittest.claims.equivalence",
     "independence": "circuittest.claims.independence",

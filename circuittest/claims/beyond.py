@@ -177,7 +177,7 @@ def damages(
     seed: int = 0,
 ) -> list[Damage]:
     """The damage of a set and of its controls in several measures, everything on top of what is `removed` already."""
-    how = {"value": ablation, "positions": positions}
+    how: dict[str, Any] = {"value": ablation, "positions": positions}
     ends = lab.outcomes([tuple(removed), tuple(universe)], **how)
     ablated = lab.outcomes([(*removed, *units)], **how)
     sets = [(*removed, *control) for control in drawn.sets] if removed else drawn.sets

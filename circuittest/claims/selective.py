@@ -11,6 +11,7 @@ from circuittest.claims.gates import competent, disjoint, usable_circuit
 from circuittest.claims.kept import Ablation
 from circuittest.claims.specificity import overlap
 from circuittest.controls import Controls
+from circuittest.find.recipe import recipe_of
 from circuittest.stats import Estimate, GradedNecessityInference, Inference, NecessityInference
 from circuittest.stats.least import LeastInference
 from circuittest.stats.resampling import Floats
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from circuittest.circuit import Circuit
     from circuittest.lab import Lab
 
-_RECIPE = ("method", "score", "universe", "top", "at")
 _SIGNS = {"own": "∖", "shared": "∩", "other": "∖"}
 
 
@@ -80,10 +80,10 @@ def selective(
     if against == lab.data.task:
         return invalid(f"against is {against!r}, the task of the circuit itself")
     other = lab.on(against)
-    recipe = {key: circuit.origin[key] for key in _RECIPE if key in circuit.origin}
+    recipe = recipe_of(circuit.origin)
     if units is not None:
         foreign = other.circuit(units, name=against)
-    elif len(recipe) == len(_RECIPE):
+    elif recipe is not None:
         foreign = other.shared(**recipe)
         choices |= recipe
     else:
@@ -112,7 +112,7 @@ def selective(
         if not gate.passed:
             return invalid(f"{task}: {gate.reason}")
         column = one.accuracy if metric == "accuracy" else metric
-        how = {"value": ablation, "positions": positions}
+        how: dict[str, Any] = {"value": ablation, "positions": positions}
         base = one.outcomes([(), universe], **how).measure(column)[0]
         ablated = one.outcomes([chosen], **how).measure(column)[0]
         tables[task] = base, ablated, one.outcomes(drawn.sets, **how).measure(column)

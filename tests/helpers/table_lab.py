@@ -92,12 +92,17 @@ class TableLab(Lab):
         return table.columns(self.layout.universe(universe))
 
     def outcomes(
-        self, sets: Sequence[Iterable[Unit]], *, value: str = "zero", positions: str = "all"
+        self,
+        sets: Sequence[Iterable[Unit]],
+        *,
+        value: str = "zero",
+        positions: str = "all",
+        split: str = "evaluate",
     ) -> OutcomeTable:
         self.how.append({"value": value, "positions": positions})
         key = tuple(tuple(sorted(set(units))) for units in sets)
         self.calls.append(key)
-        examples = tuple(item.index for item in self.data.evaluate)
+        examples = tuple(item.index for item in getattr(self.data, split))
         table = lambda rule: np.array([[float(rule(frozenset(s), i)) for i in examples] for s in key])
         columns = {"argmax": table(self.rule), "candidates": table(self.rule)}
         if self.graded is not None:

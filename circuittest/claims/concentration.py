@@ -1,0 +1,276 @@
+"""Concentration: how few heads, KV groups or groups of heads carry the task?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from circuittest.claims.beyond import ends
+from circuittest.claims.gates import competent
+from circuittest.claims.kept import reach
+from circuittest.stats import Estimate, Inference, MeanInference, RatioInference, rank_p
+from circuittest.stats.crossing import CrossingInference
+from circuittest.stats.resampling import Floats, generator
+from circuittest.units import Layout, Unit
+
+if TYPE_CHECKING:
+    from circuittest.lab import Lab
+
+#: Every size up to this many members is measured; beyond, each is at least a tenth larger than the last.
+EVERY_SIZE = 32
+#: Random halves that the halves of easy and hard examples are compared with.
+HALVES = 199
+
+
+@dataclass(frozen=True)
+class Member:
+    """What is ablated as one: a head, a KV group, or some neighbouring heads of a layer."""
+
+    name: str
+    units: tuple[Unit, ...]
+    layer: int
+
+
+def members_of(layout: Layout, per: str, size: int) -> tuple[Member, ...]:
+    """All heads, all KV groups, or all runs of `size` neighbouring heads, layer by layer."""
+    if per == "group":
+        found = []
+        for layer in range(layout.n_layers):
+            for first in range(0, layout.n_heads, size):
+                heads = tuple(Unit("head", layer, first + i) for i in range(size))
+                found.append(Member(f"L{layer}.H{first}-{first + size - 1}", heads, layer))
+        return tuple(found)
+    return tuple(Member(str(unit), (unit,), unit.layer or 0) for unit in layout.units((per,)))
+
+
+def concentration(
+    lab: Lab,
+    *,
+    statistic: Literal["units", "area", "top"] = "units",
+    per: Literal["head", "kv", "group"] = "head",
+    size: int = 0,
+    scale: Literal["number", "share"] = "number",
+    order: Literal["static", "greedy"] = "static",
+    damage: float = 0.8,
+    metric: Literal["log_prob", "logit_diff"] | None = None,
+    ablation: Literal["zero", "counterfactual"] = "zero",
+    seed: int = 0,
+) -> Estimate:
+    """How few members must be ablated, in order of their importance, to do most of the damage there is to do.
+
+    Members are ordered on discovery examples and judged on evaluation examples, so that the largest of many noisy
+    effects is not taken for its own evidence. With D(k) = (m(∅) - m(first k ablated)) / (m(∅) - m(all heads ablated))
+    on the population of evaluation examples, given the order, the estimand is
+
+    - ``statistic="units"``: the smallest k such that D(k) and D of every larger number are at least `damage`;
+    - ``"area"``: the area under D over k/N from 0 to 1 (1 where the first member does it all; it may exceed 1);
+    - ``"top"``: the damage of the first member.
+
+    (Venkatesh, arXiv 2605.08853, takes the first crossing, the order from the judged examples, and one KV head for one
+    query head.)
+
+    Parameters
+    ----------
+    per, size:
+        What one member is: "head"; "kv", all query heads of a KV group; "group", `size` neighbouring heads of a layer,
+        to compare heads without KV groups with KV groups of that size like with like.
+    scale:
+        "number" of members (for "top" the metric's unit), or "share" of all members (of the reach).
+    order:
+        "static": by the damage each does alone. "greedy": each next member is the one that adds most to those before
+        it, until `damage` is done on the discovery examples; then static.
+    damage:
+        The level of "units".
+    metric:
+        "log_prob" or "logit_diff"; by default the task's, or "log_prob" where that is neither.
+    ablation:
+        "zero" or "counterfactual". Means would need a third set of examples.
+
+    Invalid when the model is not competent, when the interval of m(∅) - m(all heads ablated) does not lie above zero,
+    when `size` does not divide the heads of a layer, and when there are no discovery examples.
+    """
+    measure = metric or (lab.metric if lab.metric in ("log_prob", "logit_diff") else "log_prob")
+    choices: dict[str, Any] = {
+        "ablation": ablation,
+        "positions": "all",
+        "statistic": statistic,
+        "per": per,
+        "scale": scale,
+        "order": order,
+        "damage": damage,
+        "metric": measure,
+        "seed": seed,
+        **({"size": size} if per == "group" else {}),
+    }
+
+    def invalid(reason: str, details: dict[str, Any] | None = None) -> Estimate:
+        return lab.estimate("concentration", None, choices=choices, details=details or {}, invalid=reason)
+
+    if not 0 < damage < 1:
+        return invalid(f"damage is {damage!r}: it is a share between 0 and 1, such as 0.8")
+    if (per == "group") != (size > 0) or (size and lab.layout.n_heads % size):
+        return invalid(
+            f"size is {size} for per = {per!r}: groups have a size that divides the {lab.layout.n_heads} heads of a "
+            "layer, and nothing else has one"
+        )
+    if not lab.data.discover:
+        return invalid(
+            "there are no discovery examples, and the order must not come from those that judge it"
+        )
+    everything = lab.layout.universe("heads")
+    gate = competent(lab, everything, lab.accuracy, value=ablation)
+    if not gate.passed:
+        return invalid(gate.reason)
+    members = members_of(lab.layout, per, size)
+    searched = _Search(lab, members, everything, measure, ablation)
+    ordered = searched.greedy(damage) if order == "greedy" else searched.static
+    sizes = _sizes(len(members))
+    prefixes = [tuple(u for i in ordered[:k] for u in members[i].units) for k in sizes]
+    table = lab.outcomes([(), everything, *prefixes], value=ablation).measure(measure)
+    base, emptied, lost = table[0], table[1], table[0] - table[2:]
+    span = reach(base, emptied, measure, seed)
+    details: dict[str, Any] = {
+        "acc_base": gate.accuracy,
+        "members": len(members),
+        "effects": {members[i].name: float(searched.effects[i]) for i in ordered},
+        "order": [members[i].name for i in ordered],
+        **span.details(),
+    }
+    if span.reason:
+        return invalid(span.reason, details)
+    whole = base - emptied
+    unit = 1 / len(members) if scale == "share" else 1.0
+    crossing = CrossingInference(lost, whole, sizes, level=damage, unit=unit, seed=seed)
+    weights = np.array([*np.diff((0, *sizes)), 0.0])
+    # trapezia between measured sizes; D(0) = 0
+    area = RatioInference(((weights[:-1] + weights[1:]) / 2) @ lost / len(members), whole, seed=seed)
+    top = RatioInference(lost[0], whole, seed=seed)
+    raw = MeanInference(lost[0], bounds=None, seed=seed)
+    details |= {
+        "damage": {str(k): value for k, value in zip(sizes, crossing.curve, strict=True)},
+        "units_to": {"number": crossing.value / unit, "share": crossing.value / unit / len(members)},
+        "area": {"value": area.value, "interval": ends(area)},
+        "top": {
+            "name": members[ordered[0]].name,
+            "share": top.value,
+            "effect": raw.value,
+            "interval": ends(raw),
+        },
+        "top_among": _controls(lab, members, ordered[0], measure, ablation, base),
+        "easy_and_hard": searched.easy_and_hard(seed),
+    }
+    inferences: dict[str, Inference] = {
+        "units": crossing,
+        "area": area,
+        "top": top if scale == "share" else raw,
+    }
+    return lab.estimate(
+        "concentration", None, inference=inferences[statistic], choices=choices, details=details
+    )
+
+
+class _Search:
+    """The order of members, from discovery examples alone."""
+
+    def __init__(
+        self, lab: Lab, members: tuple[Member, ...], everything: tuple[Unit, ...], measure: str, ablation: str
+    ) -> None:
+        self.lab, self.members, self.measure, self.ablation = lab, members, measure, ablation
+        table = self._table([(), everything, *(member.units for member in members)])
+        self._base, self._whole = table[0], table[0] - table[1]
+        self._lost = self._base - table[2:]  # [members × n]
+        self.effects = self._lost.mean(1)
+        # equal effects stay in canonical order
+        self.static = [int(i) for i in np.argsort(-self.effects, kind="stable")]
+
+    def _table(self, sets: list[tuple[Unit, ...]]) -> Floats:
+        return self.lab.outcomes(sets, value=self.ablation, split="discover").measure(self.measure)
+
+    def greedy(self, damage: float) -> list[int]:
+        """Re-scored after every step, until the damage is done."""
+        chosen = [self.static[0]]
+        done = float(self.effects[chosen[0]])
+        while done < damage * float(self._whole.mean()) and len(chosen) < len(self.members):
+            left = [i for i in self.static if i not in chosen]
+            before = tuple(u for i in chosen for u in self.members[i].units)
+            lost = self._base - self._table([(*before, *self.members[i].units) for i in left])
+            best = int(np.argmax(lost.mean(1)))
+            chosen.append(left[best])
+            done = float(lost[best].mean())
+        return [*chosen, *(i for i in self.static if i not in chosen)]
+
+    def easy_and_hard(self, seed: int) -> dict[str, Any]:
+        """Is the top member the same on easy and on hard examples (by the margin of the untouched model)?
+
+        `random_halves` is what halves that differ by chance alone give: how often they agree on the top member, and
+        in `p` how often their effects correlate as little as those of easy and hard examples.
+        """
+        n = self._base.size
+        if n < 4:
+            return {"undefined": f"{n} discovery examples are too few to be cut in halves"}
+        margin = np.argsort(self._margin(), kind="stable")
+        observed = self._compare(margin[n // 2 :], margin[: n // 2])
+        rng = generator(seed)
+        random = []
+        for _ in range(HALVES):
+            mixed = rng.permutation(n)
+            random.append(self._compare(mixed[n // 2 :], mixed[: n // 2]))
+        found: dict[str, Any] = {
+            "top_easy": self.members[observed[0]].name,
+            "top_hard": self.members[observed[1]].name,
+            "same": observed[0] == observed[1],
+            "correlation": observed[2],
+            "random_halves": {"same": float(np.mean([one[0] == one[1] for one in random]))},
+        }
+        if observed[2] is not None:
+            less = sum(one[2] is not None and one[2] <= observed[2] + 1e-12 for one in random)
+            found["random_halves"]["p"] = (1 + less) / (1 + HALVES)
+        return found
+
+    def _margin(self) -> Floats:
+        table = self.lab.outcomes([()], value=self.ablation, split="discover")
+        found: Floats = table.measure("logit_diff" if "logit_diff" in table.columns else "log_prob")[0]
+        return found
+
+    def _compare(self, first: np.ndarray, second: np.ndarray) -> tuple[int, int, float | None]:
+        """The top member on each half, and the correlation of the effects (None where one half has equal ones)."""
+        a, b = self._lost[:, first].mean(1), self._lost[:, second].mean(1)
+        return int(np.argmax(a)), int(np.argmax(b)), _correlation(a, b)
+
+
+def _correlation(a: Floats, b: Floats) -> float | None:
+    """Pearson's: where most members do nothing, ranks are mostly those of noise."""
+    return None if np.ptp(a) == 0 or np.ptp(b) == 0 else float(np.corrcoef(a, b)[0, 1])
+
+
+def _controls(
+    lab: Lab, members: tuple[Member, ...], top: int, measure: str, ablation: str, base: Floats
+) -> dict[str, Any]:
+    """The top member's damage among that of the others in its layer, and of those in the middle layer."""
+    middle = lab.layout.n_layers // 2
+    layers = {"layer": members[top].layer, "middle_layer": middle}
+    others = {
+        name: [i for i, member in enumerate(members) if member.layer == layer and i != top]
+        for name, layer in layers.items()
+    }
+    listed = sorted({top, *(i for found in others.values() for i in found)})
+    table = lab.outcomes([members[i].units for i in listed], value=ablation).measure(measure)
+    lost = {i: float((base - row).mean()) for i, row in zip(listed, table, strict=True)}
+    found: dict[str, Any] = {}
+    for name, positions in others.items():
+        effects = {members[i].name: lost[i] for i in positions}
+        found[name] = {"index": layers[name], "effects": effects}
+        if effects:
+            rank = rank_p(lost[top], list(effects.values()), harmful_is="high")
+            found[name] |= {"p": rank.p, "p_resolution": rank.resolution}
+    return found
+
+
+def _sizes(count: int) -> list[int]:
+    """Which numbers of members are measured; the last is all."""
+    found = list(range(1, min(count, EVERY_SIZE) + 1))
+    while found[-1] < count:
+        found.append(min(count, max(found[-1] + 1, int(found[-1] * 1.1))))
+    return found
