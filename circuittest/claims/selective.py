@@ -80,10 +80,10 @@ def selective(
     if against == lab.data.task:
         return invalid(f"against is {against!r}, the task of the circuit itself")
     other = lab.on(against)
-    recipe = recipe_of(circuit.origin)
+    recipe = recipe_of(circuit.origin) or {}
     if units is not None:
         foreign = other.circuit(units, name=against)
-    elif recipe is not None:
+    elif recipe:
         foreign = other.shared(**recipe)
         choices |= recipe
     else:
