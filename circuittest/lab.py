@@ -147,6 +147,25 @@ class Lab:
             )
         return self._others[key]
 
+    def where(self, predicate: str) -> Lab:
+        """The lab of a subtask: the examples for which a predicate on their features holds (``template == 0``).
+
+        Raises UsageError and TaskError; see `circuittest.tasks.subtask`.
+        """
+        from circuittest.tasks.subtask import restricted
+
+        key = f"where {predicate}"
+        if key not in self._others:
+            data = restricted(self.data, predicate)
+            sizes: dict[str, Any] = {**self._sizes, "prefix": self._prefix}
+            how: dict[str, Any] = {
+                "accuracy": self.accuracy,
+                "metric": self.metric,
+                "headroom": self.headroom,
+            }
+            self._others[key] = Lab(self.model, data, name=self._name, **sizes, **how)
+        return self._others[key]
+
     def untrained(self, seed: int = 0) -> Lab:
         """The lab of an untrained twin of the model (same configuration, fresh weights) on the same examples.
 

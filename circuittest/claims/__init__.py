@@ -31,6 +31,7 @@ _BUILT_IN = {
     "specificity_matrix": "circuittest.claims.specificity_matrix",
     "stability": "circuittest.claims.stability",
     "sufficiency": "circuittest.claims.sufficiency",
+    "transfer": "circuittest.claims.transfer",
 }
 
 #: Keywords of a claim function that are no options: the lab knows them from the threshold it is asked to decide.

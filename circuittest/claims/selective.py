@@ -94,7 +94,7 @@ def selective(
     if reason := usable_circuit(foreign) or disjoint(other, foreign):
         return invalid(f"{against}: {reason}")
     kinds = sorted({unit.kind for unit in (*circuit.units, *foreign.units)})
-    universe = lab.layout.universe(recipe.get("universe") or kinds)
+    universe = lab.layout.universe(circuit.origin.get("universe") or kinds)
     a, b = set(circuit.units), set(foreign.units)
     chosen = tuple(sorted({"own": a - b, "shared": a & b, "other": b - a}[part]))
     sizes = {"own": len(a - b), "shared": len(a & b), "other": len(b - a)}

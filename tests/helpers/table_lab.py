@@ -12,6 +12,7 @@ import torch
 from circuittest.lab import Lab
 from circuittest.tables import OutcomeTable, ScoreTable
 from circuittest.tasks import Example, Item, TaskData
+from circuittest.tasks.subtask import restricted
 from circuittest.units import Layout, Unit
 
 Rule = Callable[[frozenset[Unit], int], float]
@@ -83,6 +84,17 @@ class TableLab(Lab):
 
     def on(self, task: str) -> TableLab:  # type: ignore[override]
         return self.others[task]
+
+    def where(self, predicate: str) -> TableLab:
+        data = restricted(self.data, predicate)
+        return TableLab(
+            self.rule,
+            layout=self.layout,
+            data=data,
+            values=self.values,
+            others=self.others,
+            graded=self.graded,
+        )
 
     def scores(self, split: str = "discover", *, universe: Any = "heads", **_: Any) -> ScoreTable:  # type: ignore[override]
         data = getattr(self.data, split)
