@@ -70,14 +70,13 @@ def completeness(
     def invalid(reason: str, details: dict[str, Any] | None = None) -> Estimate:
         return lab.estimate("completeness", circuit, choices=choices, details=details or {}, invalid=reason)
 
+    n = len(lab.data.evaluate)
+    if n < FEWEST:
+        return invalid(f"{n} examples: half search and half test, so that {FEWEST} are needed at least")
     if reason:
         return invalid(reason)
     full, empty = kept.outcomes([(), kept.universe])
-    if full.size < FEWEST:
-        return invalid(
-            f"{full.size} examples: half search and half test, so that {FEWEST} are needed at least"
-        )
-    search, test = halves(full.size, seed)
+    search, test = halves(n, seed)
     span = reach(full[test], empty[test], kept.metric, seed)
     if span.reason:
         return invalid(f"on the testing half {span.reason}", span.details())

@@ -74,6 +74,9 @@ def minimality(
     def invalid(reason: str) -> Estimate:
         return lab.estimate("minimality", circuit, choices=choices, invalid=reason)
 
+    n = len(lab.data.evaluate)
+    if given == "knockouts" and n < FEWEST:
+        return invalid(f"{n} examples: half search and half test, so that {FEWEST} are needed at least")
     if reason:
         return invalid(reason)
     if not 0 < quantile < 1:
@@ -85,11 +88,6 @@ def minimality(
                 f"only {len(pool)} units of kind {kind} are outside the circuit; a quantile of their effects needs "
                 f"{FEWEST_REFERENCES}: judge a circuit of other kinds, or a smaller one"
             )
-    n = len(lab.data.evaluate)
-    if given == "knockouts" and n < FEWEST:
-        return invalid(
-            f"{n} examples: half of them search and half test, so that {FEWEST} are needed at least"
-        )
     drawn = _drawn(pools, controls, seed)
     if given == "circuit":
         effects = _of_circuit(kept, circuit.units, drawn)
