@@ -64,6 +64,7 @@ class FoundCircuit(BaseModel):
     top: Percent = "20%"
     at: Annotated[int, Field(ge=1, le=100)] = 95
     score: Literal["edge-abs-sum", "edge-sum", "node"] = "edge-abs-sum"
+    level: Literal["units", "edges"] | None = None
     steps: Annotated[int, Field(ge=1)] | None = None
     baseline: Literal["counterfactual", "zero", "mean"] | None = None
 

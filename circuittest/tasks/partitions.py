@@ -34,7 +34,7 @@ MIN_SIZE = 20
 
 _HOW = 'write a feature ("template"), a predicate ("sum >= 10", "template in 0, 1") or "random:2:0", crossed by " * "'
 _NAME = r"[A-Za-z_][\w.\-]*"
-_PREDICATE = re.compile(rf"({_NAME})\s*(==|!=|>=|<=|>|<|\bin\b)\s*(\S.*)")
+_PREDICATE = re.compile(rf"({_NAME})\s*(==|!=|>=|<=|>|<|\bin\b)(?!=)\s*(\S.*)")
 _RANDOM = re.compile(r"random:(\d+)(?::(\d+))?")
 _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq,
