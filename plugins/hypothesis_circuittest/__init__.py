@@ -1,4 +1,4 @@
-"""Hypothesis strategies for layouts, units, circuits and matched controls.
+"""Hypothesis strategies for layouts, units, circuits, matched controls, and the examples and subtasks of tasks.
 
     from hypothesis import given
     from hypothesis_circuittest import circuits, layouts
@@ -15,13 +15,23 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hypothesis_circuittest.strategies import circuits, control_sets, edges, layouts, unit_sets
+    from hypothesis_circuittest.tasks import examples, prompts, subtask_partitions
 
-__all__ = ["circuits", "control_sets", "edges", "layouts", "unit_sets"]
+__all__ = [
+    "circuits",
+    "control_sets",
+    "edges",
+    "examples",
+    "layouts",
+    "prompts",
+    "subtask_partitions",
+    "unit_sets",
+]
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'hypothesis_circuittest' has no attribute {name!r}")
-    from hypothesis_circuittest import strategies
+    from hypothesis_circuittest import strategies, tasks
 
-    return getattr(strategies, name)
+    return getattr(tasks if hasattr(tasks, name) else strategies, name)

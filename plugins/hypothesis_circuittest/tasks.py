@@ -1,0 +1,145 @@
+"""Strategies over the examples of a task: partitions into subtasks, examples, prompts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations, islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from circuittest.errors import TaskError, UsageError
+from circuittest.tasks import Example, Partition, Task, as_task
+from circuittest.tasks.partitions import MIN_SIZE
+
+if TYPE_CHECKING:
+    from circuittest.lab import Lab
+
+#: As many examples as a lab holds by default.
+EXAMPLES = 400
+#: A stream that repeats itself is given up after so many examples for each one wanted.
+PATIENCE = 20
+
+
+def examples(task: str | Task, *, count: int = EXAMPLES, seed: int = 0) -> SearchStrategy[Example]:
+    """Examples of a task as text: the first `count` different prompts of its stream. Shrinks towards the first."""
+    return st.sampled_from(_examples(task, count, seed))
+
+
+def prompts(task: str | Task, *, count: int = EXAMPLES, seed: int = 0) -> SearchStrategy[str]:
+    """Prompts of a task as text; see `examples`."""
+    return examples(task, count=count, seed=seed).map(lambda example: example.prompt)
+
+
+def subtask_partitions(
+    task: str | Task | Lab,
+    *,
+    min_size: int = MIN_SIZE,
+    max_blocks: int = 8,
+    max_terms: int = 2,
+    count: int = EXAMPLES,
+    seed: int = 0,
+) -> SearchStrategy[Partition]:
+    """Partitions of a task into subtasks, by features and predicates on them.
+
+    A task given by name needs no model: its features are read off the first `count` examples of its stream, in the
+    form that `auto` tries first. Where a tokenizer gets another form, or lengths must be exact, pass the lab
+    (``data.draw(subtask_partitions(lab))``).
+
+    Parameters
+    ----------
+    min_size:
+        Examples that every block must have.
+    max_blocks:
+        Blocks of a partition, two at least.
+    max_terms:
+        Features and predicates that are crossed at most: 1 or 2.
+
+    Shrinks towards one feature, then one predicate, then crosses; partitions that cut the examples into the same blocks
+    are drawn in their simplest form only.
+
+    Raises
+    ------
+    TaskError
+        Where no partition has two blocks of `min_size` examples.
+    UsageError
+        For bounds out of range.
+    """
+    for what, value, low, high in (
+        ("min_size", min_size, 1, None),
+        ("max_blocks", max_blocks, 2, None),
+        ("max_terms", max_terms, 1, 2),
+    ):
+        if isinstance(value, bool) or not isinstance(value, int) or value < low or (high and value > high):
+            raise UsageError(
+                f"{what} is {value!r}", f"it is at least {low}" + (f", at most {high}" if high else "")
+            )
+    items: Sequence[Any] = (
+        _examples(task, count, seed)
+        if isinstance(task, (str, Task))
+        else (*task.data.discover, *task.data.evaluate)
+    )
+    found = list(_partitions(items, min_size, max_blocks, max_terms))
+    if not found:
+        features = sorted(set().union(*(item.features for item in items)))
+        raise TaskError(
+            f"no partition of these {len(items)} examples has two to {max_blocks} blocks of at least {min_size}",
+            f"their features are {', '.join(features) or 'none'}",
+            "ask for smaller blocks or more examples, or give the examples features",
+        )
+    return st.sampled_from(found)
+
+
+def _examples(task: str | Task, count: int, seed: int) -> list[Example]:
+    found: dict[str, Example] = {}
+    for example in islice(as_task(task).stream(seed), PATIENCE * count):
+        found.setdefault(example.prompt, example)
+        if len(found) == count:
+            break
+    return list(found.values())
+
+
+def _partitions(items: Sequence[Any], min_size: int, max_blocks: int, max_terms: int) -> Iterator[Partition]:
+    """Every partition within the bounds, simplest first, each way of cutting the examples once."""
+    singles = [(term, _codes(term, items)) for term in _terms(items)]
+    crossed = ((one * two, _cross(a, b)) for (one, a), (two, b) in combinations(singles, 2) if max_terms > 1)
+    seen: set[bytes] = set()
+    for partition, codes in (*singles, *crossed):
+        sizes = np.bincount(codes)
+        key = codes.tobytes()
+        if 2 <= sizes.size <= max_blocks and sizes.min() >= min_size and key not in seen:
+            seen.add(key)
+            yield partition
+
+
+def _terms(items: Sequence[Any]) -> Iterator[Partition]:
+    """Features, then predicates on them."""
+    names = sorted(set.intersection(*(set(item.features) for item in items)))
+    for name in names:
+        yield Partition.by(name)
+    for name in names:
+        values = sorted({item.features[name] for item in items}, key=lambda v: (str(type(v)), v))
+        numbers = all(isinstance(v, int) and not isinstance(v, bool) for v in values)
+        if len(values) > 2:
+            for value in values[1:] if numbers else values:
+                try:
+                    yield Partition.where(name, ">=" if numbers else "==", value)
+                except UsageError:
+                    continue  # a text that a predicate cannot hold
+
+
+def _codes(partition: Partition, items: Sequence[Any]) -> np.ndarray[Any, np.dtype[np.intp]]:
+    """Block numbers in the order in which blocks appear, so that equal cuts are equal arrays."""
+    (term,) = partition.terms
+    return _numbered(term.labels(items))
+
+
+def _cross(a: Any, b: Any) -> np.ndarray[Any, np.dtype[np.intp]]:
+    return _numbered(list(zip(a.tolist(), b.tolist(), strict=True)))
+
+
+def _numbered(labels: Sequence[Any]) -> np.ndarray[Any, np.dtype[np.intp]]:
+    order: dict[Any, int] = {}
+    return np.array([order.setdefault(label, len(order)) for label in labels], dtype=np.intp)
