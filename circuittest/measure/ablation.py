@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from circuittest.errors import InterventionError, UsageError
-from circuittest.measure.batches import Batch, ItemLike, describe, plan
+from circuittest.measure.batches import Batch, ItemLike, describe, forced, plan
 from circuittest.measure.interventions import Intervention, Parts, check_positions, first_position
-from circuittest.measure.metrics import CONTRASTS, Targets, last_rows, outcomes
+from circuittest.measure.metrics import Targets, last_rows, outcomes, undefined
 from circuittest.measure.proof import Ledger, Proof
 from circuittest.measure.sites import sites
 from circuittest.measure.suffix import CleanRun, answer_position_only, can_cut, clean_run, resume
@@ -82,6 +82,7 @@ def ablate(
     """
     check_value(value, items, calibration)
     check_positions(positions, items)
+    check_forced(value, positions, items)
     if not sets:
         raise UsageError("no sets to ablate were given", "", "pass at least one, e.g. the empty set ()")
     named = tuple(tuple(sorted(set(units))) for units in sets)
@@ -103,11 +104,10 @@ def ablate(
         run = _Run(model, todo, replacing, positions, found)
         cut = can_cut(model, batches[0].prompts(model.device)[:1])
         for number, batch in enumerate(batches):
-            with answer_position_only(model) if cut else nullcontext():
+            with answer_position_only(model) if cut and batch.tail == 1 else nullcontext():
                 run.batch(batch, prove=number == 0)
     measures = sorted(set.intersection(*(set(row.values) for row in found.values())))
-    if not all(item.foil_ids for item in items):
-        measures = [name for name in measures if name not in CONTRASTS]
+    measures = [name for name in measures if name not in undefined(items)]
     columns = {name: np.stack([found[one].values[name] for one in parts]) for name in measures}
     choices = {
         "ablation": value,
@@ -188,12 +188,12 @@ class _Run:
         starts = [min(map(lowest, group)) for group in groups]
         clean: CleanRun | None = None
         if any(starts) or () in self.found:
-            clean = clean_run(model, ids, [start for start in starts if start])
+            clean = clean_run(model, ids, [start for start in starts if start], batch.tail)
         if () in self.found and clean is not None:
             self.found[()].put(batch.rows, _on_cpu(outcomes(model, clean.rows, targets)))
         values = self.source.of(batch) if active else {}
         for group, start in zip(groups, starts, strict=True):
-            rows = self._ablated_rows(ids, group, start, clean, values, prove=prove)
+            rows = self._ablated_rows(ids, group, start, clean, values, tail=batch.tail, prove=prove)
             results = outcomes(model, rows, targets.repeat(len(group)))
             for position, one in enumerate(group):
                 part = slice(position * len(ids), (position + 1) * len(ids))
@@ -208,9 +208,10 @@ class _Run:
         clean: CleanRun | None,
         values: Values,
         *,
+        tail: int,
         prove: bool,
     ) -> Tensor:
-        """The trunk's output at the last position [sets · examples, width] with each set ablated in its own rows."""
+        """The trunk's last rows [sets · examples, width] ([…, tail, width]) with each set ablated in its own rows."""
         model = self.model
         residual = clean.residuals[start].repeat(len(group), 1, 1) if clean is not None and start else None
         intervention = Intervention(model, group, values, length=ids.shape[1], positions=self.positions)
@@ -219,11 +220,23 @@ class _Run:
         with resume(model, start, residual, tuples=clean is not None and clean.tuples):
             if not prove:
                 with intervention.applied():
-                    return last_rows(model.trunk(stacked, use_cache=False).last_hidden_state)
+                    return last_rows(model.trunk(stacked, use_cache=False).last_hidden_state, tail)
             with proof.watch_before(), intervention.applied(), proof.watch_after():
-                rows = last_rows(model.trunk(stacked, use_cache=False).last_hidden_state)
+                rows = last_rows(model.trunk(stacked, use_cache=False).last_hidden_state, tail)
         proof.check()
         return rows
+
+
+def check_forced(value: str, positions: str, items: Sequence[ItemLike]) -> None:
+    """Raise UsageError for what is not defined where answers of several tokens follow the prompt."""
+    choices = f"value {value!r}" if value in ("mean-positions", "resample") else ""
+    choices = choices or (f"positions {positions!r}" if positions == "answer" else "")
+    if choices and any(map(forced, items)):
+        raise UsageError(
+            f"ablation with {choices} for answers of several tokens",
+            "positions after the prompt hold the answer itself",
+            "use the value 'zero', 'mean' or 'counterfactual' at positions 'all' or 'not-first', or score first tokens",
+        )
 
 
 def _parts(model: LoadedModel, units: Iterable[Unit]) -> Parts:

@@ -21,7 +21,12 @@ BATCH_BYTES = 1 << 30
 
 
 class ItemLike(Protocol):
-    """One example as a model sees it: what the measure room reads of a task's item."""
+    """One example as a model sees it: what the measure room reads of a task's item.
+
+    An item may also have ``answer_rest``, the ids of its only answer after the first, and ``ends``, ids of which one
+    must follow the whole answer. Its answer is then forced: it follows the prompt in the input, and is read token by
+    token (`forced`).
+    """
 
     @property
     def index(self) -> int: ...
@@ -35,9 +40,17 @@ class ItemLike(Protocol):
     def foil_ids(self) -> tuple[int, ...]: ...
 
 
+def forced(item: ItemLike) -> tuple[int, ...]:
+    """The tokens of the answer that the model is given after the prompt; none where one token is all that is read."""
+    rest: tuple[int, ...] = getattr(item, "answer_rest", ())
+    if getattr(item, "ends", ()):
+        return (*item.answer_ids[:1], *rest)
+    return (*item.answer_ids[:1], *rest[:-1]) if rest else ()
+
+
 @dataclass(frozen=True)
 class Batch:
-    """Items of one length.
+    """Items of one length, and equally many tokens of whose answers are read.
 
     Attributes
     ----------
@@ -52,8 +65,13 @@ class Batch:
 
     @property
     def length(self) -> int:
-        """Tokens of each prompt."""
-        return len(self.items[0].prompt_ids)
+        """Tokens of each input: of the prompt, and of the answer as far as it is forced."""
+        return len(self.items[0].prompt_ids) + self.tail - 1
+
+    @property
+    def tail(self) -> int:
+        """How many last positions are read: 1, or one per token of a forced answer and what follows it."""
+        return 1 + len(forced(self.items[0]))
 
     def part(self, start: int, stop: int) -> Batch:
         """Some of the items."""
@@ -61,10 +79,13 @@ class Batch:
 
     def prompts(self, device: torch.device) -> Tensor:
         """Token ids [items, length]."""
-        return torch.tensor([item.prompt_ids for item in self.items], device=device)
+        return torch.tensor([(*item.prompt_ids, *forced(item)) for item in self.items], device=device)
 
     def counterfactuals(self, device: torch.device) -> Tensor:
-        """Token ids of the counterfactual prompts [items, length]. Raises UsageError where a length differs."""
+        """Token ids of the counterfactual prompts, with the same forced answers [items, length].
+
+        Raises UsageError where a length differs.
+        """
         for item in self.items:
             if len(item.counterfactual_ids) != len(item.prompt_ids):
                 raise UsageError(
@@ -73,13 +94,13 @@ class Batch:
                     "activations are compared position by position",
                     "drop the pair, or choose a counterfactual of equal length",
                 )
-        return torch.tensor([item.counterfactual_ids for item in self.items], device=device)
+        return torch.tensor([(*item.counterfactual_ids, *forced(item)) for item in self.items], device=device)
 
 
 def plan(
     items: Sequence[ItemLike], model: LoadedModel, *, batch_size: int | None = None
 ) -> tuple[Batch, ...]:
-    """Split items into batches of equal length, shortest first, in the order given within a length.
+    """Split items into batches of equal length (and answers read alike), shortest first, in the order given within one.
 
     `batch_size` limits the examples of a batch; by default the limit follows from `bytes_per_example`. A bucket
     is cut into parts of nearly equal size. Raises UsageError for an empty list, an empty prompt or a size below 1.
@@ -88,15 +109,17 @@ def plan(
         raise UsageError("no examples were given", "there is nothing to measure")
     if batch_size is not None and batch_size < 1:
         raise UsageError(f"a batch size of {batch_size}", "", "use at least 1")
-    buckets: dict[int, list[int]] = {}
+    buckets: dict[tuple[int, int, bool], list[int]] = {}
     for row, item in enumerate(items):
-        buckets.setdefault(len(item.prompt_ids), []).append(row)
-    if 0 in buckets:
-        raise UsageError(f"example {items[buckets[0][0]].index} has an empty prompt")
+        if not item.prompt_ids:
+            raise UsageError(f"example {item.index} has an empty prompt")
+        more = len(forced(item))
+        ended = bool(getattr(item, "ends", ()))
+        buckets.setdefault((len(item.prompt_ids) + more, 1 + more, ended), []).append(row)
     batches = []
-    for length in sorted(buckets):
-        rows = buckets[length]
-        most = batch_size or max(1, BATCH_BYTES // bytes_per_example(model, length))
+    for length, tail, ended in sorted(buckets):
+        rows = buckets[length, tail, ended]
+        most = batch_size or max(1, BATCH_BYTES // bytes_per_example(model, length, tail))
         parts = -(-len(rows) // most)
         for part in range(parts):
             cut = rows[part * len(rows) // parts : (part + 1) * len(rows) // parts]
@@ -104,13 +127,16 @@ def plan(
     return tuple(batches)
 
 
-def bytes_per_example(model: LoadedModel, length: int) -> int:
-    """What one example's activations take in a forward pass that keeps its graph; an estimate from shapes alone."""
+def bytes_per_example(model: LoadedModel, length: int, tail: int = 1) -> int:
+    """What one example's activations take in a forward pass that keeps its graph; an estimate from shapes alone.
+
+    `tail` positions are unembedded.
+    """
     layout, width = model.layout, model.width
     inner = layout.n_heads * model.head_dim
     hidden = max(width, *_mlp_sizes(model))
     token = layout.n_layers * (12 * width + 6 * inner + 4 * hidden + layout.n_heads * length)
-    vocabulary = 3 * weight_in_out(model.unembed).shape[1]
+    vocabulary = 3 * tail * weight_in_out(model.unembed).shape[1]
     return 4 * (length * token + vocabulary)
 
 

@@ -16,7 +16,7 @@ from circuittest.circuit import Circuit
 from circuittest.errors import CircuitError, UnsupportedModel, UsageError, did_you_mean
 from circuittest.measure.ablation import ablate
 from circuittest.measure.batches import Batch, ItemLike, describe, plan, precision
-from circuittest.measure.metrics import CONTRASTS, Targets, last_rows, outcomes
+from circuittest.measure.metrics import Targets, last_rows, outcomes, undefined
 from circuittest.measure.replaced import VALUES, Replaced
 from circuittest.measure.rewiring import Buffers, Rewired
 from circuittest.measure.rewiring_proof import Proof
@@ -109,8 +109,7 @@ def patch(
         for number, batch in enumerate(batches):
             runs.batch(batch, replaced, prove=number == 0)
     names = sorted(runs.columns)
-    if not all(item.foil_ids for item in items):
-        names = [name for name in names if name not in CONTRASTS]
+    names = [name for name in names if name not in undefined(items)]
     order = [todo.index(edges) for edges in named]
     columns = {name: runs.columns[name][order] for name in names}
     choices |= {"dtype": str(model.dtype).removeprefix("torch."), "batches": describe(batches)}
@@ -150,7 +149,8 @@ class _Runs:
         proof = Proof(self.model, wires, values, len(ids)) if prove else None
         rewired = Rewired(self.model, self.slots, wires, values, len(ids), ids.shape[1], self.buffers, proof)
         with rewired.applied():
-            hidden = last_rows(self.model.trunk(ids.repeat(len(rows), 1), use_cache=False).last_hidden_state)
+            stacked = ids.repeat(len(rows), 1)
+            hidden = last_rows(self.model.trunk(stacked, use_cache=False).last_hidden_state, part.tail)
         if proof is not None:
             proof.check()
         found = outcomes(self.model, hidden, Targets.of(part.items, self.model.device).repeat(len(rows)))

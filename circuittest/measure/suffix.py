@@ -27,7 +27,7 @@ class CleanRun:
     Attributes
     ----------
     rows:
-        The trunk's output at the last position [batch, width].
+        The trunk's output at the last position [batch, width], of several last ones [batch, tail, width].
     residuals:
         Layer → input of that block [batch, length, width], for the layers asked for.
     tuples:
@@ -40,8 +40,8 @@ class CleanRun:
 
 
 @torch.no_grad()
-def clean_run(model: LoadedModel, ids: Tensor, layers: Iterable[int]) -> CleanRun:
-    """Run the untouched model on ids [batch, length] and keep the residual before some layers."""
+def clean_run(model: LoadedModel, ids: Tensor, layers: Iterable[int], tail: int = 1) -> CleanRun:
+    """Run the untouched model on ids [batch, length]; keep the last rows and the residual before some layers."""
     residuals: dict[int, Tensor] = {}
     tuples: list[bool] = []
 
@@ -57,7 +57,7 @@ def clean_run(model: LoadedModel, ids: Tensor, layers: Iterable[int]) -> CleanRu
             stack.enter_context(on_input(model.blocks[layer].block, keep(layer)))
         look = lambda _module, _args, output: tuples.append(isinstance(output, tuple))
         stack.enter_context(hooks(model.blocks[0].block.register_forward_hook(look)))
-        rows = last_rows(model.trunk(ids, use_cache=False).last_hidden_state)
+        rows = last_rows(model.trunk(ids, use_cache=False).last_hidden_state, tail)
     missing = [layer for layer in wanted if layer not in residuals]
     if missing or len(tuples) != 1:
         raise InterventionError(

@@ -132,7 +132,7 @@ def trace(
     if others is None:
         others = writes_on(model, batch.counterfactuals(model.device))
     with torch.enable_grad():
-        seen, rows = _pass(model, batch.prompts(model.device), reads=reads)
+        seen, rows = _pass(model, batch.prompts(model.device), batch.tail, reads=reads)
         values = metric_values(model, rows, Targets.of(batch.items, model.device), metric)
         gradients = _gradients(values.sum(), _places(model, seen, reads=reads))
     changes = {place: others[place] - seen[place].detach() for place in write_places(model)}
@@ -155,18 +155,19 @@ def points(
     """
     refuse_quantised(model)
     prompts, targets = batch.prompts(model.device), Targets.of(batch.items, model.device)
-    clean, clean_rows = _writes_and_rows(model, prompts)
+    clean, clean_rows = _writes_and_rows(model, prompts, batch.tail)
     end = clean["embed", 0]
     start = None if others is None else others["embed", 0].expand_as(end)
     changes = {} if others is None else {place: others[place] - own for place, own in clean.items()}
     for k in range(steps):
         with torch.enable_grad():
             if start is None:
-                seen, rows = _pass(model, batch.counterfactuals(model.device), reads=reads)
+                seen, rows = _pass(model, batch.counterfactuals(model.device), batch.tail, reads=reads)
                 start = seen["embed", 0].detach()
                 changes = {place: seen[place].detach() - own for place, own in clean.items()}
             else:
-                seen, rows = _pass(model, prompts, reads=reads, enter=torch.lerp(start, end, k / steps))
+                enter = torch.lerp(start, end, k / steps)
+                seen, rows = _pass(model, prompts, batch.tail, reads=reads, enter=enter)
             values = metric_values(model, rows, targets, metric, clean=clean_rows)
             gradients = _gradients(values.sum() / steps, _places(model, seen, reads=reads))
         slots = _detached(seen, ("q", "k", "v", "qkv")) if reads else {}
@@ -185,19 +186,19 @@ def refuse_quantised(model: LoadedModel) -> None:
 
 def writes_on(model: LoadedModel, ids: Tensor) -> dict[Place, Tensor]:
     """What every unit writes on ids [batch, length]."""
-    return _writes_and_rows(model, ids)[0]
+    return _writes_and_rows(model, ids, 1)[0]
 
 
-def _writes_and_rows(model: LoadedModel, ids: Tensor) -> tuple[dict[Place, Tensor], Tensor]:
+def _writes_and_rows(model: LoadedModel, ids: Tensor, tail: int) -> tuple[dict[Place, Tensor], Tensor]:
     seen = Captures()
     with torch.no_grad(), ExitStack() as stack:
         _watch_writes(model, seen, stack)
-        rows = last_rows(model.trunk(ids, use_cache=False).last_hidden_state)
+        rows = last_rows(model.trunk(ids, use_cache=False).last_hidden_state, tail)
     return {place: seen[place] for place in write_places(model)}, rows
 
 
 def _pass(
-    model: LoadedModel, ids: Tensor, *, reads: bool, enter: Tensor | None = None
+    model: LoadedModel, ids: Tensor, tail: int, *, reads: bool, enter: Tensor | None = None
 ) -> tuple[Captures, Tensor]:
     """A forward that keeps its graph: what was seen, and the trunk's rows. `enter` is put before the first block."""
     seen = Captures()
@@ -209,7 +210,7 @@ def _pass(
         if reads:
             _watch_reads(model, seen, stack)
         hidden = model.trunk(ids, use_cache=False).last_hidden_state
-    return seen, last_rows(hidden)
+    return seen, last_rows(hidden, tail)
 
 
 def _places(model: LoadedModel, seen: Captures, *, reads: bool) -> dict[Place, Tensor]:

@@ -147,7 +147,8 @@ class Differences:
                 self.batch.prompts(self.model.device), use_cache=False
             ).last_hidden_state
         clean = self.clean["rows", 0]
-        return metric_values(self.model, last_rows(hidden), self.targets, self.metric, clean=clean)
+        rows = last_rows(hidden, self.batch.tail)
+        return metric_values(self.model, rows, self.targets, self.metric, clean=clean)
 
     def _enter(self, stack: ExitStack) -> None:
         if (enter := self.enter) is not None:
@@ -172,5 +173,6 @@ class Differences:
                 stack.enter_context(on_output(block.mlp_out, keep("mlp", layer)))
                 stack.enter_context(on_input(block.attn_norm or block.attention, keep("attn_read", layer)))
                 stack.enter_context(on_input(block.mlp_norm or block.mlp, keep("mlp_read", layer)))
-            seen["rows", 0] = last_rows(self.model.trunk(ids, use_cache=False).last_hidden_state)
+            hidden = self.model.trunk(ids, use_cache=False).last_hidden_state
+            seen["rows", 0] = last_rows(hidden, self.batch.tail)
         return seen

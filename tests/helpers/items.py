@@ -15,6 +15,8 @@ class FakeItem:
     counterfactual_ids: tuple[int, ...]
     answer_ids: tuple[int, ...]
     foil_ids: tuple[int, ...] = ()
+    answer_rest: tuple[int, ...] = ()
+    ends: frozenset[int] = frozenset()
 
 
 def random_items(
