@@ -68,7 +68,7 @@ class ScoreLab(TableLab):
 
 def noisy(means: np.ndarray, block: Sequence[int], noise: float, seed: int = 0) -> np.ndarray:
     """[examples × members] the mean scores of each example's block [blocks × members] and independent noise."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng([seed, 1])  # not the stream that drew the means
     return means[list(block)] + noise * rng.standard_normal((len(block), means.shape[1]))
 
 
