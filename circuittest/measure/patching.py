@@ -14,11 +14,13 @@ from torch import Tensor
 
 from circuittest.circuit import Circuit
 from circuittest.errors import CircuitError, UnsupportedModel, UsageError, did_you_mean
+from circuittest.measure import values as ablation_values
 from circuittest.measure.ablation import ablate
 from circuittest.measure.batches import Batch, ItemLike, describe, plan, precision
+from circuittest.measure.buffers import Buffers
 from circuittest.measure.metrics import Targets, last_rows, outcomes, undefined
 from circuittest.measure.replaced import VALUES, Replaced
-from circuittest.measure.rewiring import Buffers, Rewired
+from circuittest.measure.rewiring import Rewired
 from circuittest.measure.rewiring_proof import Proof
 from circuittest.measure.slots import Slots, slots_of
 from circuittest.measure.trace import Place
@@ -58,7 +60,7 @@ def patch(
         all; the units outside a circuit are the heads and MLPs that are none of its parts, never the embedding.
     value:
         By what: "counterfactual", the write on the example's counterfactual prompt; "zero"; "mean", one vector per
-        unit over all positions of the calibration examples.
+        unit over all positions of the calibration examples. Units may have any value of `ablate`.
     calibration:
         Held-out examples, of which means are taken.
     batch_size:
@@ -83,7 +85,8 @@ def patch(
     InterventionError
         Where a patch is not proven at its site; the message names the slot.
     """
-    for name, given, known in (("level", level, LEVELS), ("replaced value", value, VALUES)):
+    values = VALUES if level == "edges" else ablation_values.VALUES
+    for name, given, known in (("level", level, LEVELS), ("replaced value", value, values)):
         if given not in known:
             raise UsageError(f"unknown {name} {given!r}", "", did_you_mean(str(given), known))
     if not circuits:
@@ -108,8 +111,7 @@ def patch(
     with model.measuring(), torch.no_grad():
         for number, batch in enumerate(batches):
             runs.batch(batch, replaced, prove=number == 0)
-    names = sorted(runs.columns)
-    names = [name for name in names if name not in undefined(items)]
+    names = sorted(set(runs.columns) - set(undefined(items)))
     order = [todo.index(edges) for edges in named]
     columns = {name: runs.columns[name][order] for name in names}
     choices |= {"dtype": str(model.dtype).removeprefix("torch."), "batches": describe(batches)}
@@ -134,7 +136,7 @@ class _Runs:
         tokens = _tokens(self.model)
         step = max(1, tokens // batch.length)
         for first in range(0, len(batch.items), step):
-            part = Batch(batch.rows[first : first + step], batch.items[first : first + step])
+            part = batch.part(first, first + step)
             values = replaced.of(part)
             together = max(1, tokens // (len(part.items) * batch.length))
             for start in range(0, len(self.todo), together):
@@ -142,21 +144,22 @@ class _Runs:
                     part, values, range(start, min(start + together, len(self.todo))), prove and first == 0
                 )
 
-    def _run(self, part: Batch, values: Mapping[Place, Tensor], rows: range, prove: bool) -> None:
+    def _run(self, batch: Batch, values: Mapping[Place, Tensor], rows: range, prove: bool) -> None:
         edges = [self.todo[row] for row in rows]
         wires = Wires(self.model.layout, torch.from_numpy(masks(self.model.layout, edges, keep=self.keep)))
-        ids = part.prompts(self.model.device)
+        ids = batch.prompts(self.model.device)
         proof = Proof(self.model, wires, values, len(ids)) if prove else None
-        rewired = Rewired(self.model, self.slots, wires, values, len(ids), ids.shape[1], self.buffers, proof)
+        shape = (len(ids), batch.length, batch.tail)
+        rewired = Rewired(self.model, self.slots, wires, values, *shape, self.buffers, proof)
         with rewired.applied():
             stacked = ids.repeat(len(rows), 1)
-            hidden = last_rows(self.model.trunk(stacked, use_cache=False).last_hidden_state, part.tail)
+            hidden = last_rows(self.model.trunk(stacked, use_cache=False).last_hidden_state, batch.tail)
         if proof is not None:
             proof.check()
-        found = outcomes(self.model, hidden, Targets.of(part.items, self.model.device).repeat(len(rows)))
+        found = outcomes(self.model, hidden, Targets.of(batch.items, self.model.device).repeat(len(rows)))
         for name, column in found.items():
             table = self.columns.setdefault(name, np.full((len(self.todo), self.examples), np.nan))
-            table[np.ix_(list(rows), list(part.rows))] = column.cpu().numpy().reshape(len(rows), -1)
+            table[np.ix_(list(rows), list(batch.rows))] = column.cpu().numpy().reshape(len(rows), -1)
 
 
 def _tokens(model: LoadedModel) -> int:

@@ -18,6 +18,7 @@ from torch import Tensor
 from circuittest.errors import UsageError, did_you_mean
 from circuittest.measure.batches import Batch, ItemLike, plan, precision
 from circuittest.measure.trace import Captures, Place
+from circuittest.measure.values import check_value
 from circuittest.models.hooks import on_input, on_output
 from circuittest.models.loaded import LoadedModel
 
@@ -44,8 +45,7 @@ class Replaced:
         self.model, self.value = model, value
         self.calibration, self.batch_size = calibration, batch_size
         self._fixed: dict[Place, Tensor] | None = None
-        if value == "mean":
-            _check_calibration(items, calibration)
+        check_value(value, items, calibration)
 
     @torch.no_grad()
     def of(self, batch: Batch) -> Mapping[Place, Tensor]:
@@ -134,20 +134,3 @@ def means(
             total = values.sum((0, 1), dtype=torch.float64)
             sums[place] = sums[place] + total if place in sums else total
     return {place: (total / rows).to(precision(model.dtype)) for place, total in sums.items()}
-
-
-def _check_calibration(items: Sequence[ItemLike], calibration: Sequence[ItemLike]) -> None:
-    if not calibration:
-        raise UsageError(
-            "means need calibration examples",
-            "none were given, and a mean over nothing is not zero",
-            "pass calibration=, held-out examples of the same task",
-        )
-    measured = {item.prompt_ids for item in items}
-    both = sum(item.prompt_ids in measured for item in calibration)
-    if both:
-        raise UsageError(
-            f"{both} calibration example{'s are' if both > 1 else ' is'} among those measured",
-            "a mean that has seen an example is no held-out value for it",
-            "pass calibration examples with other prompts",
-        )

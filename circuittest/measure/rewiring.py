@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from circuittest.errors import InterventionError
 from circuittest.measure.batches import precision
+from circuittest.measure.buffers import Buffers
 from circuittest.measure.slots import Slots
 from circuittest.measure.trace import Place
 from circuittest.measure.wires import SourceBlock, Wires
@@ -33,23 +34,6 @@ from circuittest.models.loaded import LoadedModel, weight_in_out
 
 if TYPE_CHECKING:
     from circuittest.measure.rewiring_proof import Proof
-
-
-class Buffers:
-    """Memory that all passes of one measurement reuse."""
-
-    def __init__(self) -> None:
-        self._kept: dict[str, Tensor] = {}
-
-    def get(self, name: str, shape: Sequence[int], like: Tensor, dtype: torch.dtype) -> Tensor:
-        """A contiguous tensor whose content is arbitrary."""
-        size = 1
-        for extent in shape:
-            size *= extent
-        kept = self._kept.get(name)
-        if kept is None or kept.numel() < size:
-            kept = self._kept[name] = torch.empty(size, dtype=dtype, device=like.device)
-        return kept[:size].view(*shape)
 
 
 class Rewired:
@@ -61,8 +45,8 @@ class Rewired:
         The slot modules of every layer.
     values:
         Replaced values by place, each broadcasting to [examples, length, features].
-    examples, length:
-        Shape of one circuit's rows.
+    examples, length, tail:
+        Shape of one circuit's rows, and how many of its last positions are read.
     proof:
         Watches the pass, where it is to be proven.
     """
@@ -75,11 +59,13 @@ class Rewired:
         values: Mapping[Place, Tensor],
         examples: int,
         length: int,
+        tail: int,
         buffers: Buffers,
         proof: Proof | None = None,
     ) -> None:
         self.model, self.slots, self.wires, self.values = model, slots, wires, values
-        self.examples, self.length, self.buffers, self.proof = examples, length, buffers, proof
+        self.examples, self.length, self.tail = examples, length, tail
+        self.buffers, self.proof = buffers, proof
         self.dtype = precision(model.dtype)
         self.coefficients = wires.coefficients.to(model.device, self.dtype)
         self.from_replaced: list[list[bool]] = wires.from_replaced.tolist()
@@ -310,8 +296,8 @@ class Rewired:
         rows = new.unflatten(0, (len(self.wires), self.examples))
         for circuit in range(len(self.wires)):
             mixed = self._mixed(circuit, reader, self.wires.rows, residual, ("final", 0), last=True)
-            self._look(circuit, reader, mixed, residual, last=True)
-            rows[circuit, :, -1] = mixed[0].to(new.dtype)
+            self._look(circuit, reader, mixed, residual)
+            rows[circuit, :, -self.tail :] = mixed[0].to(new.dtype).unflatten(0, (self.examples, self.tail))
         return new
 
     # Mixing -----------------------------------------------------------------------------------------------------
@@ -319,6 +305,10 @@ class Rewired:
     def _of(self, circuit: int, rows: Tensor) -> Tensor:
         """One circuit's rows [examples · length, width] of [circuits · examples, length, width]."""
         return rows[circuit * self.examples : (circuit + 1) * self.examples].flatten(0, 1)
+
+    def _last(self, rows: Tensor) -> Tensor:
+        """Of [..., examples · length, width] the positions that are read."""
+        return rows.unflatten(-2, (self.examples, self.length))[..., -self.tail :, :].flatten(-3, -2)
 
     def _base(self, role: str, layer: int) -> Tensor:
         """What a reader of any circuit reads where all is replaced [examples · length, width]."""
@@ -335,14 +325,14 @@ class Rewired:
         *,
         last: bool = False,
     ) -> Tensor:
-        """What readers read in one circuit [readers, rows, width]; with `last` at the last position only.
+        """What readers read in one circuit [readers, rows, width]; with `last` at the positions that are read only.
 
         In blocks that are not parallel the MLP's row lacks its residual and what comes from its own block.
         """
         packed = self._packed()[circuit, : 2 + seen]
         packed[0], packed[1] = self._of(circuit, residual), self._base(*base)
         if last:
-            packed = packed.unflatten(1, (self.examples, self.length))[:, :, -1].contiguous()
+            packed = self._last(packed)
         layer = min(readers[0] // self.wires.slots, self.model.layout.n_layers)
         weights = packed.new_zeros((len(readers), 2 + seen))
         for row, reader in enumerate(readers):
@@ -377,7 +367,7 @@ class Rewired:
                 continue
             weights = self.coefficients[circuit, readers, block.rows]
             packed = self._packed()[circuit, self._rows(block)]
-            at = lambda rows: rows.unflatten(-2, (self.examples, self.length))[..., -1, :] if last else rows
+            at = self._last if last else lambda rows: rows
             for from_replaced in (False, True):
                 touched = [
                     row
@@ -396,8 +386,6 @@ class Rewired:
 
     # Proof ------------------------------------------------------------------------------------------------------
 
-    def _look(
-        self, circuit: int, readers: list[int], mixed: Tensor, residual: Tensor, *, last: bool = False
-    ) -> None:
+    def _look(self, circuit: int, readers: list[int], mixed: Tensor, residual: Tensor) -> None:
         if self.proof is not None and readers:
-            self.proof.read(circuit, readers, mixed, residual, last)
+            self.proof.read(circuit, readers, mixed, residual)

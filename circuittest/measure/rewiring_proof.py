@@ -49,16 +49,15 @@ class Proof:
         self.own: dict[Place, Tensor] = {}
         self.seen: dict[Place, Tensor] = {}
 
-    def read(self, circuit: int, readers: list[int], mixed: Tensor, residual: Tensor, last: bool) -> None:
-        """What readers read in a circuit [readers, rows, width]; rows are all positions, or each example's last."""
-        own = self._firsts(residual)[circuit]  # [length, width]
+    def read(self, circuit: int, readers: list[int], mixed: Tensor, residual: Tensor) -> None:
+        """What readers read in a circuit [readers, rows, width]; rows are all positions, or each example's last few."""
         of_first = mixed.view(len(readers), self.examples, -1, mixed.shape[-1])[:, 0]
-        at = 0
-        if not last:
-            at = int((of_first - own).abs().amax((0, 2)).argmax())
-        position = len(own) - 1 if last else at
+        own = self._firsts(residual)[circuit]
+        own = own[len(own) - of_first.shape[1] :]  # [positions, width]
+        at = int((of_first - own).abs().amax((0, 2)).argmax())
+        position = residual.shape[1] - len(own) + at
         self.reads.append(
-            Read(circuit, tuple(readers), position, of_first[:, at].double().clone(), own[position].double())
+            Read(circuit, tuple(readers), position, of_first[:, at].double().clone(), own[at].double())
         )
 
     @contextmanager
@@ -113,38 +112,47 @@ class Proof:
                     moved = change(self.wires.replaced[read.circuit, :, reader])
                     expected, scale = expected + moved, scale + moved.abs().max()
                 self._compare(reader, "its replaced writes", read.mixed[row], expected, scale)
-                self._check_site(read, row, reader)
+            self._check_sites(read)
 
-    def _check_site(self, read: Read, row: int, reader: int) -> None:
-        """Did the module that reads go on with what was mixed?"""
-        layer, slot = divmod(reader, self.wires.slots)
+    def _check_sites(self, read: Read) -> None:
+        """Did the modules that read go on with what was mixed? All readers of one projection at once."""
         layout, model = self.model.layout, self.model
-        mixed = read.mixed[row].to(model.dtype)
-        if reader == len(layout.readers) - 1:
-            found = self._seen("final", 0, reader)[read.circuit, read.position]
-            self._compare(reader, "what was mixed for it", found, mixed, mixed.abs().max())
-            return
-        block = model.blocks[layer]
-        if slot == self.wires.slots - 1:
-            expected = mixed if block.mlp_norm is None else block.mlp_norm.forward(mixed[None, None])[0, 0]
-            found = self._seen("mlp_in", layer, reader)[read.circuit, read.position]
-            self._compare(reader, "the norm of what was mixed for it", found, expected, expected.abs().max())
-            return
         heads, groups = layout.n_heads, layout.n_kv_heads
-        kind, index = (
-            ("q", slot) if slot < heads else ("kv"[(slot - heads) // groups], (slot - heads) % groups)
-        )
-        role = "qkv" if block.qkv is not None else kind
-        projection, module = getattr(block, role), block.slot(role)
-        normed = mixed if block.attn_norm is None else block.attn_norm.forward(mixed[None, None])[0, 0]
-        whole = projection.forward(normed[None, None])
-        if module is not None and module is not projection:
-            whole = module.forward(whole)
-        features = slot_features(model.adapter, kind, heads, groups, model.head_dim)[index].to(whole.device)
-        found = self._seen(role, layer, reader)[read.circuit, read.position, features]
-        self._compare(
-            reader, "the projection of what was mixed for it", found, whole[0, 0, features], whole.abs().max()
-        )
+        inputs = read.mixed.to(model.dtype)
+        normed: dict[nn.Module, Tensor] = {}
+        projected: dict[str, Tensor] = {}
+        for row, reader in enumerate(read.readers):
+            layer, slot = divmod(reader, self.wires.slots)
+            if reader == len(layout.readers) - 1:
+                found = self._seen("final", 0, reader)[read.circuit, read.position]
+                self._compare(reader, "what was mixed for it", found, inputs[row], inputs[row].abs().max())
+                continue
+            block = model.blocks[layer]
+            is_mlp = slot == self.wires.slots - 1
+            norm = block.mlp_norm if is_mlp else block.attn_norm
+            given = inputs
+            if norm is not None:
+                given = normed[norm] = normed[norm] if norm in normed else norm.forward(inputs[None])[0]
+            if is_mlp:
+                found = self._seen("mlp_in", layer, reader)[read.circuit, read.position]
+                what = "the norm of what was mixed for it"
+                self._compare(reader, what, found, given[row], given[row].abs().max())
+                continue
+            kind, index = (
+                ("q", slot) if slot < heads else ("kv"[(slot - heads) // groups], (slot - heads) % groups)
+            )
+            role = "qkv" if block.qkv is not None else kind
+            if role not in projected:
+                projection, module = getattr(block, role), block.slot(role)
+                whole = projection.forward(given[None])
+                projected[role] = (whole if module in (None, projection) else module.forward(whole))[0]
+            features = slot_features(model.adapter, kind, heads, groups, model.head_dim)[index].to(
+                given.device
+            )
+            found = self._seen(role, layer, reader)[read.circuit, read.position, features]
+            whole = projected[role][row]
+            what = "the projection of what was mixed for it"
+            self._compare(reader, what, found, whole[features], whole.abs().max())
 
     def _differences(self, read: Read) -> tuple[Tensor, list[Callable[[Tensor], Tensor]]]:
         """Replaced minus own write of every writer [writers, width], and what attention layers behind a post-norm add

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -226,6 +226,28 @@ def test_outcomes_without_foils_have_no_contrasts() -> None:
     assert set(patch(model, items, [()], keep=True).columns) == {"argmax", "log_prob", "prob_diff"}
 
 
+@dataclass(frozen=True)
+class Forced(FakeItem):
+    answer_rest: tuple[int, ...] = ()
+    ends: tuple[int, ...] = ()
+
+
+@pytest.mark.parametrize("ends", [(), (5, 6)])
+@pytest.mark.parametrize("architecture", ["gpt2", "gemma3_text"])
+def test_answers_of_several_tokens_are_patched_wherever_they_are_read(
+    architecture: str, ends: tuple[int, ...]
+) -> None:
+    model = model_of(architecture)
+    items = [
+        Forced(i.index, i.prompt_ids, i.counterfactual_ids, (9,), (), (11, 12), ends) for i in random_items(4)
+    ]
+    clean, other = ablate(model, items, [()]), ablate(model, swapped(items), [()])
+    table = patch(model, items, [every(model), ()], keep=True)
+    assert_rows(table, 0, clean, 0)
+    assert_rows(table, 1, other, 0)
+    assert differ(table, 0, 1)
+
+
 def test_the_model_is_left_as_it_was() -> None:
     model = model_of("olmo2")
     before = count(model.module)
@@ -309,9 +331,9 @@ class TestRefusals:
 
     def test_means_need_other_examples(self) -> None:
         model, items = model_of("gpt2"), random_items(2)
-        with pytest.raises(UsageError, match="means need calibration examples"):
+        with pytest.raises(UsageError, match="without calibration examples"):
             patch(model, items, [()], keep=True, value="mean")
-        with pytest.raises(UsageError, match="1 calibration example is among those measured"):
+        with pytest.raises(UsageError, match="1 of the 4 calibration prompts are among"):
             patch(model, items, [()], keep=True, value="mean", calibration=[items[1], *CALIBRATION])
 
     def test_counterfactuals_of_another_length(self) -> None:
