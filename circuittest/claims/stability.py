@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -11,7 +12,7 @@ from circuittest.claims.gates import competent
 from circuittest.claims.subtasks import Scores, Subtasks, block_codes, signed_scores, similarities
 from circuittest.find.ranking import top_count
 from circuittest.find.similarity import mean_of_pairs, permuted, top_overlap
-from circuittest.stats import Estimate
+from circuittest.stats import Estimate, is_searching
 from circuittest.tasks.partitions import MIN_SIZE, Partition
 
 if TYPE_CHECKING:
@@ -62,7 +63,8 @@ def stability(
     seed:
         Of every random choice.
 
-    All examples of both splits are used: a partition by features chose nothing on either.
+    All examples of both splits are used: a partition by features chose nothing on either. While partitions are searched
+    for one that fails (`circuittest.stats.searching`), only the discovery examples are.
 
     Invalid when fewer than two blocks are large enough, when scores do not vary, when a reliability's interval
     reaches 0, and when the model is not competent.
@@ -100,6 +102,8 @@ def stability(
     if not gate.passed:
         return invalid(gate.reason)
     scores = signed_scores(lab, level, universe, method)
+    if is_searching():
+        scores, choices["splits"] = scores.split()[0], "discover (a search)"
     options = {key: how[key] for key in ("top", "n", "min_size", "cuts", "replicates", "seed")}
     made = similarities(scores, chosen, similarity, **options)
     if isinstance(made, str):
@@ -138,10 +142,20 @@ def stability(
             choices=choices,
             details=details,
             hints=tuple(hints),
+            together=_together(lab, how),
         ),
         scores,
         made.blocks.rows,
     )
+
+
+def _together(lab: Lab, how: dict[str, Any]) -> Callable[[Sequence[Estimate]], Estimate]:
+    def family(drawn: Sequence[Estimate]) -> Estimate:
+        from circuittest.claims.stability_family import stability_family
+
+        return stability_family(lab, sorted({str(one.choices["partition"]) for one in drawn}), **how)
+
+    return family
 
 
 def out_of_range(cuts: int, replicates: int, permutations: int) -> str:

@@ -8,7 +8,13 @@ from circuittest.stats.graded import GradedNecessityInference, RatioInference
 from circuittest.stats.hierarchical import HierarchicalMeanInference
 from circuittest.stats.inference import DRAWS, Inference, Op
 from circuittest.stats.labels import Label
-from circuittest.stats.listening import announce, listen, listen_measured
+from circuittest.stats.listening import (
+    announce,
+    is_searching,
+    listen,
+    listen_measured,
+    searching,
+)
 from circuittest.stats.mean import MeanInference
 from circuittest.stats.multiplicity import holm
 from circuittest.stats.necessity import NecessityInference
@@ -49,11 +55,13 @@ __all__ = [
     "competence",
     "equivalence",
     "holm",
+    "is_searching",
     "listen",
     "listen_measured",
     "looks",
     "mcnemar",
     "paired_swaps",
     "rank_p",
+    "searching",
     "two_groups",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any, Literal, NoReturn
@@ -57,6 +57,9 @@ class Estimate:
     decide:
         The threshold this estimate was measured to decide, where measuring stopped early because of it;
         comparing with any other is refused.
+    together:
+        For claims that a search may try many times (`circuittest.stats.searching`): gives the estimate of "all of
+        these", in which the search has no part.
     hints:
         What the reader can do about a failure.
     reproduce:
@@ -82,6 +85,7 @@ class Estimate:
     label: str | None = None
     labels: Mapping[str, Label] = field(default_factory=dict)
     decide: float | None = None
+    together: Callable[[Sequence[Estimate]], Estimate] | None = None
     hints: tuple[str, ...] = ()
     reproduce: str = ""
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _judged: ContextVar[tuple[Callable[[Any], object], ...]] = ContextVar("circuittest_judged", default=())
 _measured: ContextVar[tuple[Callable[[Any], object], ...]] = ContextVar("circuittest_measured", default=())
+_searching: ContextVar[bool] = ContextVar("circuittest_searching", default=False)
 
 
 @contextmanager
@@ -40,6 +41,24 @@ def listen_measured(callback: Callable[[Estimate], object]) -> Iterator[None]:
         yield
     finally:
         _measured.reset(token)
+
+
+@contextmanager
+def searching() -> Iterator[None]:
+    """In this context many claims are tried until one fails, and the failing one is judged on data left untouched.
+
+    Claims that can be judged in that way (`Estimate.together`) measure on the discovery examples alone.
+    """
+    token = _searching.set(True)
+    try:
+        yield
+    finally:
+        _searching.reset(token)
+
+
+def is_searching() -> bool:
+    """Is a search going on in this context?"""
+    return _searching.get()
 
 
 @contextmanager

@@ -207,6 +207,9 @@ class Partition:
     def __str__(self) -> str:
         return " * ".join(map(str, self.terms))
 
+    def __repr__(self) -> str:
+        return f"Partition.parse({str(self)!r})"
+
     def resolve(
         self, items: Sequence[Featured], *, n: int | None = None, min_size: int = MIN_SIZE, seed: int = 0
     ) -> Blocks:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pytest_circuittest import hookspecs, options, recording, scheduling, summary
+from pytest_circuittest import hookspecs, options, properties, recording, scheduling, summary
 from pytest_circuittest.explain import compare_lines
 from pytest_circuittest.fixtures import circuit_models, lab, make_lab
 from pytest_circuittest.pool import close_pool, load_model
@@ -65,6 +65,11 @@ def pytest_circuittest_load_model(model: str, device: str, dtype: str) -> Any:
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     with recording.recording(item):
         return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    return (yield from properties.judged(pyfuncitem))
 
 
 @pytest.hookimpl(wrapper=True)

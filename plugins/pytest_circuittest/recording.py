@@ -62,6 +62,13 @@ class Recorder:
             taken[:] = [other for other in taken if (other.code, other.line) != (entry.code, entry.line)]
         taken.append(entry)
 
+    def keep_only(self, verdict: Verdict) -> None:
+        """Record this verdict in place of those that the test's own draws took on the same claim."""
+        taken = self.verdicts.setdefault(None, [])
+        claim = verdict.estimate.claim
+        taken[:] = [entry for entry in taken if entry.measured.estimate.claim != claim]
+        taken.append(Taken(verdict, None, 0))
+
     def measured(self, estimate: Estimate) -> None:
         """A listener for `circuittest.stats.listen_measured`."""
         if self.repeats or _active.get() is not self or not estimate.model:

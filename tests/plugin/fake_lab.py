@@ -16,6 +16,8 @@ from circuittest.errors import LoadError
 from circuittest.units import Layout
 
 COUNTS = {"necessity": 150, "reuse": 10, "coverage": 65}
+#: Stability of a draw: while it is searched for, and when it is judged together with others.
+DRAWS = {"good": (150, 150), "bad": (10, 12), "luck": (10, 150), "open": (65, 65), "broken": (0, 0)}
 
 
 class Lab:
@@ -59,6 +61,28 @@ class Lab:
             decide=decide,
             confidence=confidence or 0.95,
             invalid="" if len(circuit) else "the circuit is empty",
+        )
+        announce(estimate)
+        return estimate
+
+    def stability(self, partition: str, together: tuple[str, ...] = ()) -> Any:
+        from circuittest.stats import Estimate, ProportionInference, announce, is_searching
+
+        searched, judged = DRAWS[partition]
+        count = (
+            min(DRAWS[name][1] for name in together) if together else searched if is_searching() else judged
+        )
+        family = lambda drawn: self.stability(partition, tuple({one.choices["partition"] for one in drawn}))
+        estimate = Estimate(
+            claim="stability",
+            value=count / 200,
+            inference=ProportionInference(count, 200),
+            n_examples=200,
+            model=self.model.name,
+            task=str(self.task),
+            choices={"partition": sorted(together) or partition},
+            invalid="its blocks are too small" if partition == "broken" else "",
+            together=None if together else family,
         )
         announce(estimate)
         return estimate
