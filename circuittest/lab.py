@@ -46,6 +46,8 @@ class Lab:
     metric:
         What attribution differentiates: ``"log_prob"``, ``"logit_diff"``, ``"prob_diff"`` or ``"kl"``; by default the
         task's.
+    answers:
+        ``"first"`` scores the first token of an answer, ``"whole"`` all of them; see `circuittest.tasks.prepare`.
     headroom:
         How far above the floor the model's accuracy must be before its behaviour is judged.
     """
@@ -65,6 +67,7 @@ class Lab:
         dtype: str = "float32",
         accuracy: str | None = None,
         metric: str | None = None,
+        answers: str = "first",
         headroom: float = 0.2,
     ) -> None:
         for value, known, what in ((accuracy, ACCURACIES, "accuracy"), (metric, METRICS, "metric")):
@@ -76,7 +79,7 @@ class Lab:
         self._task = task
         self._sizes = {"discover": discover, "evaluate": evaluate, "seed": seed}
         self._prefix, self._device, self._dtype = prefix, device, dtype
-        self._accuracy, self._metric = accuracy, metric
+        self._accuracy, self._metric, self._answers = accuracy, metric, answers
         self.headroom = headroom
         self._others: dict[str, Lab] = {}
         self._scores: dict[tuple[Any, ...], ScoreTable] = {}
@@ -109,7 +112,9 @@ class Lab:
 
         if isinstance(self._task, TaskData):
             return self._task
-        return prepare(self._task, self.model.tokenizer, prefix=self._prefix, **self._sizes)
+        return prepare(
+            self._task, self.model.tokenizer, prefix=self._prefix, answers=self._answers, **self._sizes
+        )
 
     @property
     def layout(self) -> Layout:
@@ -143,6 +148,7 @@ class Lab:
                 evaluate=self._sizes["evaluate"],
                 seed=self._sizes["seed"],
                 prefix=self._prefix,
+                answers=self._answers,
                 headroom=self.headroom,
             )
         return self._others[key]
@@ -561,6 +567,7 @@ class Lab:
             **({"task_digest": self.data.digest} if self.data.digest else {}),
             "pool": self.data.pool,
             "prefix": self.data.prefix_name,
+            "answers": self.data.answers,
             "data_seed": self.data.seed,
             "discover": len(self.data.discover),
             "evaluate": len(self.data.evaluate),

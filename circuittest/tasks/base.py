@@ -13,6 +13,7 @@ from circuittest.tasks.splits import POOLS
 
 ACCURACIES = ("argmax", "candidates")
 METRICS = ("log_prob", "logit_diff", "prob_diff")
+ANSWERS = ("first", "whole")
 
 Feature = str | int | bool
 

@@ -22,7 +22,9 @@ class Item:
 
     ``prompt_ids`` and ``counterfactual_ids`` [tokens] hold the prefix and have one length. ``answer_ids``,
     ``foil_ids`` and ``counterfactual_answer_ids`` are the first tokens of the accepted continuations, in
-    context, each once.
+    context, each once. Where whole answers are scored, ``answer_ids`` is the first token of the only answer,
+    ``answer_rest`` its further ones, ``ends`` the ids that may follow it, and ``foil_ids`` is empty: foils
+    are compared by first tokens.
     """
 
     index: int
@@ -34,6 +36,8 @@ class Item:
     features: Mapping[str, Feature]
     group: str
     example: Example
+    answer_rest: Ids = ()
+    ends: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,10 @@ REASONS: Mapping[str, tuple[str, str]] = {
         "an answer or foil is more than one token",
         "use answers that are single tokens of this tokenizer, another variant, or a task that scores first tokens",
     ),
+    "several-answers": (
+        "more than one answer is accepted",
+        "give one answer: a whole answer is read token by token; or score first tokens",
+    ),
     "unknown-token": (
         "the tokenizer writes a part of the text as its unknown token",
         "use words that the tokenizer knows; the zoo's knows only the words of the built-in tasks",
@@ -97,15 +105,24 @@ class Encoder:
     A continuation's ids are those that prompt + continuation has beyond the prompt (never those of the word
     alone: ' Mary' and 'Mary' differ, and so do '33' alone and '33' after '17'). Long candidate lists (all
     years) are resolved once per ending of a prompt; each further prompt with the same ending is checked
-    with the first and the last candidate.
+    with the first and the last candidate. With ``whole`` answers of any number of tokens are kept whole.
     """
 
-    def __init__(self, tokenizer: Any, prefix: Ids, *, single_token: bool, partial: bool = False) -> None:
+    def __init__(
+        self,
+        tokenizer: Any,
+        prefix: Ids,
+        *,
+        single_token: bool,
+        partial: bool = False,
+        whole: bool = False,
+    ) -> None:
         self.tokenizer, self.prefix = tokenizer, prefix
-        self.single_token, self.partial = single_token, partial
+        self.single_token, self.partial, self.whole = single_token and not whole, partial, whole
         bos = tokenizer.bos_token_id
         self._special = {*prefix[:1], *([bos] if prefix and bos is not None else [])}
         self._resolved: dict[str, dict[str, Ids | Dropped]] = {}
+        self._may_follow: frozenset[int] | None = None
 
     def encode(self, example: Example) -> Item | Dropped:
         """The item of an example, or why it is dropped."""
@@ -127,6 +144,8 @@ class Encoder:
         for part in parts:
             if 2 * sum(isinstance(tail, tuple) for tail in part) < len(part):
                 return next(tail for tail in part if isinstance(tail, Dropped))
+        if self.whole:
+            return self._whole(example, self.prefix + prompt, self.prefix + counterfactual, parts)
         answer_ids, foil_ids, other_ids = map(_first, parts)
         if set(answer_ids) & set(foil_ids):
             both = f"answers {self.show(answer_ids[:5])}, foils {self.show(foil_ids[:5])}"
@@ -144,6 +163,52 @@ class Encoder:
             group=example.group,
             example=example,
         )
+
+    def _whole(
+        self,
+        example: Example,
+        prompt: Ids,
+        counterfactual: Ids,
+        parts: Sequence[Sequence[Ids | Dropped]],
+    ) -> Item | Dropped:
+        answers, foils, others = ({tail for tail in part if isinstance(tail, tuple)} for part in parts)
+        if len(answers) > 1:
+            return Dropped("several-answers", f"{example.answers[:5]} after {example.prompt!r}")
+        (answer,) = answers
+        if answer in foils:
+            return Dropped("shared-first-token", f"{self.show(answer)} is answer and foil")
+        if answers == others:
+            return Dropped("same-answer", self.show(answer))
+        return Item(
+            index=example.index,
+            prompt_ids=prompt,
+            counterfactual_ids=counterfactual,
+            answer_ids=answer[:1],
+            foil_ids=(),
+            counterfactual_answer_ids=_first(parts[2]),
+            features=example.features,
+            group=example.group,
+            example=example,
+            answer_rest=answer[1:],
+            ends=self._ends(answer[-1]),
+        )
+
+    def _ends(self, last: int) -> frozenset[int]:
+        """The ids that may follow an answer: those with which its last word or number does not go on.
+
+        A token goes on with it when its text, after a token that ends an answer, begins with a letter or digit and no
+        space (so '5' after '12', never ' 5', '.', a line break or a special token). Looked up once: what a tokenizer
+        puts before a token does not depend on which word stands there.
+        """
+        if self._may_follow is None:
+            show = lambda ids: self.tokenizer.decode(ids, clean_up_tokenization_spaces=False)
+            alone = show([last])
+            special = set(self.tokenizer.all_special_ids)
+            after = ((i, show([last, i])[len(alone) :]) for i in range(len(self.tokenizer)))
+            self._may_follow = frozenset(
+                i for i, text in after if i in special or not (text[:1].isalnum() and text)
+            )
+        return self._may_follow
 
     def show(self, ids: Sequence[int]) -> str:
         """Tokens one by one: [When| Mary| and]."""

@@ -9,8 +9,8 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Any
 
-from circuittest.errors import TaskError
-from circuittest.tasks.base import Task
+from circuittest.errors import TaskError, did_you_mean
+from circuittest.tasks.base import ANSWERS, Task
 from circuittest.tasks.catalog import as_task
 from circuittest.tasks.encode import REASONS, Dropped, Encoder, Ids, Item
 from circuittest.tasks.prefix import resolve_prefix
@@ -28,7 +28,8 @@ class TaskData:
 
     ``discover`` chooses circuits, ``evaluate`` judges them; no prompt (by token ids) is in both, or twice
     in one. ``dropped`` counts the examples left out per reason (keys of ``tasks.encode.REASONS``).
-    ``prefix``, ``variant``, ``pool`` and ``digest`` (of the task's file, if it has one) are recorded choices.
+    ``prefix``, ``variant``, ``pool``, ``answers`` and ``digest`` (of the task's file, if it has one) are recorded
+    choices.
     """
 
     task: str
@@ -44,6 +45,7 @@ class TaskData:
     variant: str = "default"
     pool: str = "test"
     digest: str = ""
+    answers: str = "first"
 
 
 def prepare(
@@ -54,22 +56,29 @@ def prepare(
     evaluate: int = 200,
     seed: int = 0,
     prefix: str = "auto",
+    answers: str = "first",
 ) -> TaskData:
     """The first usable examples of the stream of (task, seed): ``discover`` of them, then ``evaluate`` more.
 
     ``tokenizer`` is a Hugging Face tokenizer (anything that is called and named the same way will do); it
-    is never changed. ``prefix``: see :func:`~circuittest.tasks.prefix.resolve_prefix`. Raises TaskError if
-    the prefix is impossible, if no example can be used, or if fewer can be used than asked; the message
-    says why, with counts.
+    is never changed. ``prefix``: see :func:`~circuittest.tasks.prefix.resolve_prefix`. ``answers``: "first"
+    scores the first token of every answer, and refuses longer ones where the task says ``single_token``;
+    "whole" scores the one answer of each example token by token: an example is right when greedy decoding
+    gives exactly the answer and then neither letter nor digit, the metric is the log-probability of its
+    tokens, and foils play no part. Raises TaskError if the prefix is impossible, if no example can be used,
+    or if fewer can be used than asked; the message says why, with counts.
     """
     source = as_task(task)
     if discover < 0 or evaluate < 0 or discover + evaluate == 0:
         raise TaskError(
             f"task {source.name!r}: {discover} and {evaluate} examples were asked", do="ask for at least one"
         )
+    if answers not in ANSWERS:
+        raise TaskError(f"answers {answers!r} are unknown", do=did_you_mean(str(answers), ANSWERS))
+    whole = answers == "whole"
     prefix_name, prefix_ids = resolve_prefix(tokenizer, prefix)
-    variant = choose_variant(source, tokenizer, prefix_ids)
-    kept, dropped = _collect(source, tokenizer, prefix_ids, variant, seed, discover + evaluate)
+    variant = choose_variant(source, tokenizer, prefix_ids, whole=whole)
+    kept, dropped = _collect(source, tokenizer, prefix_ids, variant, seed, discover + evaluate, whole=whole)
     if len(kept) < discover + evaluate:
         raise _too_few(source, variant, len(kept), discover + evaluate, dropped)
     return TaskData(
@@ -81,15 +90,16 @@ def prepare(
         evaluate=tuple(kept[discover:]),
         dropped=MappingProxyType(dict(sorted(dropped.items()))),
         chance=source.chance_of(variant),
-        accuracy=source.accuracy,
-        metric=source.metric,
+        accuracy="argmax" if whole else source.accuracy,
+        metric="log_prob" if whole else source.metric,
         variant=variant,
         pool=source.pool,
         digest=source.digest,
+        answers=answers,
     )
 
 
-def choose_variant(task: Task, tokenizer: Any, prefix: Ids) -> str:
+def choose_variant(task: Task, tokenizer: Any, prefix: Ids, *, whole: bool = False) -> str:
     """The variant that was asked for; for ``auto`` the first, in the task's order of preference, that fits
     the tokenizer.
 
@@ -101,21 +111,21 @@ def choose_variant(task: Task, tokenizer: Any, prefix: Ids) -> str:
     usable: dict[str, int] = {}
     for variant in order if len(order) > 1 else ():
         probe = islice(task.stream(0, variant), PROBED)
-        encoder = _encoder(task, tokenizer, prefix)
+        encoder = _encoder(task, tokenizer, prefix, whole)
         usable[variant] = sum(isinstance(encoder.encode(example), Item) for example in probe)
         if usable[variant] >= FITS:
             return variant
     return max(order, key=lambda v: usable.get(v, 0))
 
 
-def _encoder(task: Task, tokenizer: Any, prefix: Ids) -> Encoder:
-    return Encoder(tokenizer, prefix, single_token=task.single_token, partial=task.partial)
+def _encoder(task: Task, tokenizer: Any, prefix: Ids, whole: bool) -> Encoder:
+    return Encoder(tokenizer, prefix, single_token=task.single_token, partial=task.partial, whole=whole)
 
 
 def _collect(
-    task: Task, tokenizer: Any, prefix: Ids, variant: str, seed: int, wanted: int
+    task: Task, tokenizer: Any, prefix: Ids, variant: str, seed: int, wanted: int, *, whole: bool
 ) -> tuple[list[Item], Counter[str]]:
-    encoder = _encoder(task, tokenizer, prefix)
+    encoder = _encoder(task, tokenizer, prefix, whole)
     kept: list[Item] = []
     dropped: Counter[str] = Counter()
     seen_text: set[str] = set()

@@ -6,7 +6,7 @@ from functools import cache
 from itertools import islice
 from typing import Any
 
-from tokenizers import Regex, Tokenizer, models, pre_tokenizers, processors, trainers
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
 from circuittest.tasks import get_task, list_tasks
@@ -48,6 +48,7 @@ def subword(*, digits: bool = False, bos: bool = False) -> Any:
     level = pre_tokenizers.ByteLevel(add_prefix_space=False)
     each = pre_tokenizers.Digits(individual_digits=True)
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([each, level]) if digits else level
+    tokenizer.decoder = decoders.ByteLevel()
     # Fillers, so that it is not taken for a tiny vocabulary.
     special = ["<|endoftext|>", "<s>", *(f"<filler {i}>" for i in range(2000))]
     trainer = trainers.BpeTrainer(
