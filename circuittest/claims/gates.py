@@ -62,14 +62,15 @@ def competent(
     return competence(
         outcomes[0],
         chance=lab.data.chance,
-        majority=_majority(lab),
+        majority=majority(lab),
         ablated=outcomes[1],
         groups=groups,
         headroom=lab.headroom,
     )
 
 
-def _majority(lab: Lab) -> np.ndarray:
+def majority(lab: Lab) -> np.ndarray:
+    """[n] which examples the answer that is most often right is right on."""
     answers = [set(item.answer_ids) for item in lab.data.evaluate]
     ids = sorted(set().union(*answers))
     best = max(ids, key=lambda i: sum(i in a for a in answers))

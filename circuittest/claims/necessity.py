@@ -7,12 +7,21 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal
 
 from circuittest.claims.clusters import cluster_labels, clustered, few_clusters
-from circuittest.claims.gates import at_floor, competent, controls_leave_headroom, disjoint, usable_circuit
+from circuittest.claims.gates import (
+    at_floor,
+    competent,
+    controls_leave_headroom,
+    disjoint,
+    majority,
+    usable_circuit,
+)
 from circuittest.claims.looks import measure_controls, planned
 from circuittest.controls import matched_controls
 from circuittest.errors import ControlError
 from circuittest.stats import Competence, Estimate, NecessityInference, rank_p
+from circuittest.stats.floor_normalised import FloorNormalisedInference
 from circuittest.stats.inference import Floats
+from circuittest.stats.two_way import TwoWayInference
 from circuittest.units import Unit
 
 if TYPE_CHECKING:
@@ -31,6 +40,7 @@ def necessity(
     ablation: Literal["zero", "mean", "mean-positions", "counterfactual", "resample"] = "zero",
     positions: Literal["all", "not-first", "answer"] = "all",
     cluster: Literal["none", "group", "template"] = "none",
+    normalise: Literal["base", "floor"] = "base",
     seed: int = 0,
     decide: float | None = None,
     confidence: float = 0.95,
@@ -56,6 +66,10 @@ def necessity(
         all ablated in this way: the floor is what this ablation can reach, and no verdict mixes two of them.
     cluster:
         Which examples are drawn together (`circuittest.claims.clusters`).
+    normalise:
+        "base": by acc(∅). "floor": by acc(∅) - floor, the highest floor of the competence gate (chance among the
+        candidates, the most frequent answer, the emptied universe): chance-normalised necessity, which is 1 where the
+        circuit's ablation leaves the floor and controls leave everything.
     seed:
         Of the control draws and of the resampling of statistics.
     decide, confidence:
@@ -76,6 +90,7 @@ def necessity(
         "universe": name,
         "accuracy": measure,
         "cluster": cluster,
+        "normalise": normalise,
         "seed": seed,
     }
 
@@ -106,19 +121,27 @@ def necessity(
     def too_large(table: Floats) -> str:
         return controls_leave_headroom(gate, float(table.mean()), len(circuit.units))
 
+    def infer(table: Floats, everything: bool) -> TwoWayInference:
+        how: dict[str, Any] = {
+            "population": drawn.population,
+            "enumerated": everything,
+            "groups": groups,
+            "seed": seed,
+        }
+        if normalise == "base":
+            return NecessityInference(base, ablated, table, **how)
+        floors = {"chance": lab.data.chance, "majority": majority(lab), "ablated": emptied}
+        return FloorNormalisedInference(base, ablated, table, floor=floors[gate.floor_name], **how)
+
+    if normalise == "floor" and gate.lower <= 0:
+        return invalid(
+            f"acc(∅) - floor may be zero (lower bound {gate.lower:.2f}): nothing is divided by it", details
+        )
     choices |= planned(drawn, decide)
     looked = measure_controls(
         drawn,
         accuracies,
-        lambda table, everything: NecessityInference(
-            base,
-            ablated,
-            table,
-            population=drawn.population,
-            enumerated=everything,
-            groups=groups,
-            seed=seed,
-        ),
+        infer,
         decide=decide,
         confidence=confidence,
         seed=seed,

@@ -164,3 +164,17 @@ def test_everything_is_ablated_as_asked_for_and_it_is_said() -> None:
     assert all(how == lab.how[0] for how in lab.how)
     assert found.choices["ablation"] == "counterfactual"
     assert found.choices["positions"] == "not-first"
+
+
+def test_chance_normalised() -> None:
+    # half of the examples survive the circuit's ablation, as guessing between two candidates would
+    data = task_data(chance=0.5, accuracy="candidates")
+    lab = TableLab(lambda units, i: float(i % 2 or (not units & KEY and len(units) < 48)), data=data)
+    plain, found = (lab.necessity(circuit("L1.H2"), normalise=by) for by in ("base", "floor"))
+    assert plain.value == pytest.approx(0.5 * 46 / 47)
+    assert found.value == pytest.approx(46 / 47)
+    assert found.details["floor"]["floor"] == 0.5
+    assert (plain.choices["normalise"], found.choices["normalise"]) == ("base", "floor")
+    assert found >= 0.6
+    with pytest.raises(Undecided):
+        bool(plain >= 0.6)
