@@ -52,14 +52,14 @@ def check_adapter(model_type: str) -> None:
     assert all(check.passed for check in preflight(from_module(module.eval())))
 
 
-def test_the_readme_s_test_and_spec_pass(pytester: pytest.Pytester) -> None:
-    (test,) = blocks("README.md", "python")
+def test_the_readme_s_tests_and_spec_pass(pytester: pytest.Pytester) -> None:
+    tests = blocks("README.md", "python")
     (spec,) = blocks("README.md", "yaml")
-    pytester.makepyfile(test_readme=test)
+    pytester.makepyfile(**{f"test_readme_{number}": test for number, test in enumerate(tests)})
     (pytester.path / "ioi.circuit.yaml").write_text(spec, encoding="utf-8")
     # In a process of its own: what an inner run imports is forgotten after it, and torch cannot be loaded twice.
     result = pytester.runpytest_subprocess("-p", "no:randomly")
-    result.assert_outcomes(passed=3)
+    result.assert_outcomes(passed=len(tests) + 2)
 
 
 def test_the_readme_s_spec_is_the_quickstart_s() -> None:
