@@ -188,7 +188,7 @@ def families(
     made = similarities(scores, chosen, similarity, **how)
     if isinstance(made, str):
         return invalid(made)
-    details = described(made, similarity)
+    details = described(made)
     if made.invalid:
         return invalid(made.invalid, details)
     matrix, count = made.found.corrected, len(made.blocks.labels)

@@ -108,7 +108,7 @@ def stability(
     made = similarities(scores, chosen, similarity, **options)
     if isinstance(made, str):
         return invalid(made)
-    details = described(made, similarity)
+    details = described(made)
     details["n_scores"] = int(scores.values.shape[1])
     if made.invalid:
         return invalid(made.invalid, details)
@@ -131,7 +131,9 @@ def stability(
     if untrained:
         twin = signed_scores(lab.untrained(seed), level, universe, method)
         found = similarities(twin, chosen, similarity, **options)
-        details["untrained"] = {"invalid": found} if isinstance(found, str) else described(found, similarity)
+        details["untrained"] = (
+            {"invalid": found} if isinstance(found, str) else {"invalid": found.invalid, **described(found)}
+        )
     inference = made.inference(replicates)
     return used(
         lab.estimate(
@@ -168,7 +170,7 @@ def out_of_range(cuts: int, replicates: int, permutations: int) -> str:
     return ""
 
 
-def described(made: Subtasks, similarity: str) -> dict[str, Any]:
+def described(made: Subtasks) -> dict[str, Any]:
     """The numbers behind a value; undefined ones are NaN."""
     raw = float(mean_of_pairs(made.found.raw))
     whole = np.array([row["whole"] for row in made.reliability().values()])

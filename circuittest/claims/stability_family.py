@@ -164,7 +164,7 @@ def stability_family(
     order = np.argsort(everywhere[0], kind="stable")[:LISTED]
     details = {
         "worst": names[worst],
-        "tested": described(tested, similarity),
+        "tested": described(tested),
         "n_partitions": len(names),
         "partitions": [
             {"partition": names[i], "value": float(v), "low": float(a), "high": float(b)}

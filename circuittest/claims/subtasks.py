@@ -11,9 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from circuittest.errors import UsageError
+from circuittest.errors import UsageError, did_you_mean
 from circuittest.find.ranking import top_count
-from circuittest.find.similarity import KEPT_SHARE, BlockSimilarity, block_similarity, mean_of_pairs
+from circuittest.find.similarity import (
+    KEPT_SHARE,
+    SIMILARITIES,
+    BlockSimilarity,
+    block_similarity,
+    mean_of_pairs,
+)
 from circuittest.stats.simultaneous import StudentInference, smallest_df, subsample_error
 from circuittest.tasks.partitions import MIN_SIZE, Blocks, Partition
 
@@ -139,6 +145,10 @@ def similarities(
     TaskError, UsageError
         For a feature that the examples lack, and for options out of range.
     """
+    if similarity not in SIMILARITIES:
+        raise UsageError(
+            f"unknown similarity {similarity!r}", "", did_you_mean(str(similarity), SIMILARITIES)
+        )
     blocks = partition.resolve(scores.items, n=n, min_size=min_size, seed=seed)
     if len(blocks.labels) < 2:
         sizes = ", ".join(f"{label}: {size}" for label, size in blocks.sizes.items())
