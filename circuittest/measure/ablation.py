@@ -20,16 +20,16 @@ from circuittest.measure.batches import Batch, ItemLike, describe, forced, plan
 from circuittest.measure.interventions import Intervention, Parts, check_positions, first_position
 from circuittest.measure.metrics import Targets, last_rows, outcomes, undefined
 from circuittest.measure.proof import Ledger, Proof
-from circuittest.measure.sites import sites
+from circuittest.measure.sites import Values, sites
 from circuittest.measure.suffix import CleanRun, answer_position_only, can_cut, clean_run, resume
-from circuittest.measure.values import Source, Values, check_value, source, zeros
+from circuittest.measure.values import Source, check_value, source, zeros
 from circuittest.models.loaded import LoadedModel
 from circuittest.tables import OutcomeTable
 from circuittest.units import Unit
 
 #: Tokens of one forward of stacked sets; more brings nothing on a CPU.
 PASS_TOKENS = 1024
-_KINDS = ("head", "kv", "attn", "mlp")
+_KINDS = ("head", "kv", "attn", "mlp", "expert", "neuron")
 
 
 def ablate(
@@ -48,7 +48,8 @@ def ablate(
     Parameters
     ----------
     sets:
-        Heads, KV groups, attention layers and MLPs, in any mixture; the empty set is the untouched model.
+        Heads, KV groups, attention layers, MLPs, their neurons and experts, in any mixture; the empty set is the
+        untouched model.
     value:
         What the units are replaced by: "zero"; "mean", one vector per unit, over the calibration examples and the
         positions that are replaced, every token counting once; "mean-positions", a mean per position over the
@@ -140,7 +141,7 @@ def canary(model: LoadedModel, item: ItemLike, *, layer: int | None = None) -> t
         ids = torch.tensor([item.prompt_ids], device=model.device)
         clean = clean_run(model, ids, ()).rows
         noise = float((clean_run(model, ids, ()).rows - clean).abs().max())
-        zero = Intervention(model, [parts], zeros(model, sites(parts)), length=ids.shape[1])
+        zero = Intervention(model, [parts], zeros(model, sites(parts)), (1, ids.shape[1]))
         with zero.applied():
             rows = last_rows(model.trunk(ids, use_cache=False).last_hidden_state)
     moved = float((rows - clean).abs().max())
@@ -191,7 +192,7 @@ class _Run:
             clean = clean_run(model, ids, [start for start in starts if start], batch.tail)
         if () in self.found and clean is not None:
             self.found[()].put(batch.rows, _on_cpu(outcomes(model, clean.rows, targets)))
-        values = self.source.of(batch) if active else {}
+        values = self.source.of(batch) if active else Values({})
         for group, start in zip(groups, starts, strict=True):
             rows = self._ablated_rows(ids, group, start, clean, values, tail=batch.tail, prove=prove)
             results = outcomes(model, rows, targets.repeat(len(group)))
@@ -214,7 +215,7 @@ class _Run:
         """The trunk's last rows [sets · examples, width] ([…, tail, width]) with each set ablated in its own rows."""
         model = self.model
         residual = clean.residuals[start].repeat(len(group), 1, 1) if clean is not None and start else None
-        intervention = Intervention(model, group, values, length=ids.shape[1], positions=self.positions)
+        intervention = Intervention(model, group, values, (len(ids), ids.shape[1]), self.positions)
         proof = Proof(intervention, self.ledger)
         stacked = ids.repeat(len(group), 1)
         with resume(model, start, residual, tuples=clean is not None and clean.tuples):
@@ -240,16 +241,21 @@ def check_forced(value: str, positions: str, items: Sequence[ItemLike]) -> None:
 
 
 def _parts(model: LoadedModel, units: Iterable[Unit]) -> Parts:
-    """The heads and MLPs that the ablation of some units touches, in canonical order."""
+    """What the ablation of some units touches (heads, MLPs, neurons, experts), in canonical order.
+
+    Neurons and experts of an MLP that is replaced as a whole add nothing to that.
+    """
     for unit in units:
         if unit.kind not in _KINDS:
             raise UsageError(
                 f"{unit} cannot be ablated",
                 f"units of kind {unit.kind!r} have no ablation",
-                "ablate heads, KV groups, attention layers and MLPs",
+                "ablate heads, KV groups, attention layers, MLPs, neurons and experts",
             )
     model.layout.check(units)
-    return model.layout.expand(units)
+    parts = model.layout.expand(units)
+    whole = {part.layer for part in parts if part.kind == "mlp"}
+    return tuple(part for part in parts if part.kind not in ("neuron", "expert") or part.layer not in whole)
 
 
 def _lowest(model: LoadedModel) -> Callable[[Parts], int]:

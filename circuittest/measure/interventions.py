@@ -1,22 +1,23 @@
 """Interventions by hooks: many sets of units replaced at once, one set after another along the batch dimension.
 
-A head is the slice of the output projection's input (the projection's bias stays), an MLP is its output. Hooks
-return new tensors, and weights are never touched.
+A head is the slice of the output projection's input, a neuron a feature of the down projection's (their biases stay),
+an MLP its output; an expert is taken out of its mixture's sum. Hooks return new tensors, weights are never touched.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from circuittest.errors import InterventionError, UsageError
 from circuittest.measure.batches import ItemLike
-from circuittest.measure.sites import Site
-from circuittest.measure.values import Values
-from circuittest.models.hooks import Change
+from circuittest.measure.experts import Routed
+from circuittest.measure.sites import Site, Values
+from circuittest.models.hooks import Change, hooks
 from circuittest.models.loaded import LoadedModel
 from circuittest.units import Unit
 
@@ -55,8 +56,8 @@ class Intervention:
         Per set its parts.
     values:
         What replaces the units of each site on this batch.
-    length, start:
-        Tokens of each prompt, and the first position that is replaced.
+    examples, length, start:
+        Prompts of a set, tokens of each prompt, and the first position that is replaced.
     masks:
         Site → which units are replaced [sets, units], bool.
     """
@@ -66,22 +67,23 @@ class Intervention:
         model: LoadedModel,
         sets: Sequence[Parts],
         values: Values,
-        *,
-        length: int,
+        shape: tuple[int, int],
         positions: str = "all",
     ) -> None:
         self.model, self.sets, self.values = model, tuple(sets), values
-        self.length, self.positions = length, positions
-        self.start = first_position(positions, length)
+        self.examples, self.length = shape
+        self.positions, self.start = positions, first_position(positions, self.length)
         self.masks: dict[Site, Tensor] = {}
         self.fired: list[Site] = []
+        found: dict[Site, list[tuple[int, int]]] = {}
         for row, parts in enumerate(self.sets):
             for part in parts:
-                site = Site.of(part)
-                if site not in self.masks:
-                    shape = (len(self.sets), site.units(model))
-                    self.masks[site] = torch.zeros(shape, dtype=torch.bool, device=model.device)
-                self.masks[site][row, part.index or 0] = True
+                found.setdefault(Site.of(part), []).append((row, part.index or 0))
+        for site, pairs in found.items():
+            mask = torch.zeros((len(self.sets), site.units(model)), dtype=torch.bool)
+            rows, units = torch.tensor(pairs).unbind(1)
+            mask[rows, units] = True
+            self.masks[site] = mask.to(model.device)
 
     @contextmanager
     def applied(self) -> Iterator[None]:
@@ -89,7 +91,12 @@ class Intervention:
         self.fired = []
         with ExitStack() as stack:
             for site in self.masks:
-                stack.enter_context(site.hooked(self.model, self._hook(site)))
+                if site.kind == "expert":
+                    module, (before, after) = site.module(self.model), self._expert_hooks(site)
+                    stack.enter_context(hooks(module.register_forward_pre_hook(before)))
+                    stack.enter_context(hooks(module.register_forward_hook(after)))
+                else:
+                    stack.enter_context(site.hooked(self.model, self._hook(site)))
             yield
         self._check_fired()
 
@@ -110,11 +117,56 @@ class Intervention:
         def hook(tensor: Tensor) -> Tensor:
             self.fired.append(site)
             apart = site.apart(self.model, tensor).unflatten(0, (len(self.sets), -1))
-            seen = apart.shape[2]  # positions: all, or the last one
-            start = max(0, self.start - (self.length - seen))
-            return replaced(apart, self.masks[site], self.values[site], start).view_as(tensor)
+            start = self.start_of(apart.shape[2])
+            return replaced(apart, self.masks[site], self.values.at[site], start).view_as(tensor)
 
         return hook
+
+    @property
+    def rows(self) -> int:
+        """Prompts of all sets together."""
+        return len(self.sets) * self.examples
+
+    def start_of(self, seen: int) -> int:
+        """The first replaced position among those that a module sees: all, or the last alone."""
+        return max(0, self.start - (self.length - seen))
+
+    def _expert_hooks(self, site: Site) -> tuple[Any, Any]:
+        rows = self.rows
+
+        def before(_: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+            self.fired.append(site)
+            call = Routed.of(args, rows, site.layer)
+            removed = self._experts_at(site, call.chosen.shape[1])
+            return (*args[:2], without(call, removed).weights.view_as(args[2]))
+
+        def after(_: Any, args: Any, output: Tensor) -> Tensor:
+            seen = output.shape[:-1].numel() // rows
+            other = self._other_experts(site, seen)
+            return output if other is None else output + other.to(output.dtype).reshape(output.shape)
+
+        return before, after
+
+    def _experts_at(self, site: Site, seen: int) -> Tensor:
+        """Which experts are replaced [sets · examples, positions, experts]."""
+        at = torch.arange(seen, device=self.model.device) >= self.start_of(seen)
+        return self.masks[site].repeat_interleave(self.examples, 0)[:, None] & at[:, None]
+
+    def _other_experts(self, site: Site, seen: int) -> Tensor | None:
+        """What is added in place of the experts [sets · examples, positions, width]; None for nothing."""
+        these = self._experts_at(site, seen)
+        if site in self.values.routed:
+            return self.values.routed[site].repeat(len(self.sets)).only(these).added(site.module(self.model))
+        value = self.values.at[site][:, -seen:]
+        if value.shape[2] == 1 and not bool(value.any()):
+            return None
+        each = value[0].expand(seen, -1, -1)  # a mean, for all examples
+        return torch.einsum("rpe,pew->rpw", these.to(value.dtype), each)
+
+
+def without(call: Routed, removed: Tensor) -> Routed:
+    """A call in which some experts [rows, positions, experts] have no weight."""
+    return call.only(~removed)
 
 
 def replaced(apart: Tensor, mask: Tensor, value: Tensor, start: int) -> Tensor:

@@ -1,9 +1,10 @@
 """Proof of intervention, unit by unit, at its site: a hook that fired proves nothing, nor do logits that moved.
 
 At every site the units of a set have exactly the values that were asked for, at the positions asked for, and
-everything else is untouched. Heads: the projection's output is that of this input (zeroed heads changed it by exactly
-−W[:, slice]·z), within the noise of the dtype, at the position where the head changed most. MLPs: what the block adds
-to the residual after attention is this output. A unit that had these values already counts as proven, and is listed.
+everything else is untouched. Heads and neurons: the projection's output is that of this input (zeroed heads changed it
+by exactly −W[:, slice]·z), within the noise of the dtype, at the position where the unit changed most. MLPs: what the
+block adds to the residual after attention is this output. Experts: see `circuittest.measure.expert_proof`. A unit that
+had these values already counts as proven, and is listed.
 Hooks that narrow what a module sees (the last block's answer position) come first.
 """
 
@@ -19,13 +20,12 @@ from torch import Tensor
 
 from circuittest.errors import InterventionError
 from circuittest.measure.batches import precision
+from circuittest.measure.expert_proof import DO, ExpertProof, first_replaced, named_units
 from circuittest.measure.interventions import Intervention
 from circuittest.measure.sites import Site
 from circuittest.models.hooks import Change, hooks, on_input, on_output
 from circuittest.models.loaded import LoadedModel, weight_in_out
 from circuittest.units import Unit
-
-_DO = "do not use these results; check the adapter, and hooks or patches that others left on the model"
 
 
 @dataclass
@@ -52,6 +52,7 @@ class Proof:
     ledger: Ledger = field(default_factory=Ledger)
     before: dict[tuple[Site, str], Tensor] = field(default_factory=dict)
     after: dict[tuple[Site, str], Tensor] = field(default_factory=dict)
+    calls: dict[Site, ExpertProof] = field(default_factory=dict)
 
     @property
     def model(self) -> LoadedModel:
@@ -68,7 +69,11 @@ class Proof:
         """What the units would have been; to be entered before the intervention."""
         with ExitStack() as stack:
             for site in self.sites:
-                stack.enter_context(site.hooked(self.model, self._keep(self.before, site, "site")))
+                if site.kind == "expert":
+                    self.calls[site] = ExpertProof(self.intervention, site)
+                    stack.enter_context(self.calls[site].watch_before())
+                else:
+                    stack.enter_context(site.hooked(self.model, self._keep(self.before, site, "site")))
             yield
 
     @contextmanager
@@ -77,13 +82,16 @@ class Proof:
 
         def look(site: Site) -> Any:
             def hook(_module: Any, args: tuple[Any, ...], output: Tensor) -> None:
-                self.after[site, "site"], self.after[site, "out"] = args[0], output
+                self._keep(self.after, site, "site")(args[0])
+                self._keep(self.after, site, "out")(output)
 
             return hook
 
         with ExitStack() as stack:
             for site in self.sites:
-                if site.kind == "mlp":
+                if site.kind == "expert":
+                    stack.enter_context(self.calls[site].watch_after())
+                elif site.kind == "mlp":
                     self._watch_mlp(stack, site)
                 else:
                     handle = site.module(self.model).register_forward_hook(look(site))
@@ -106,20 +114,23 @@ class Proof:
     def check(self) -> None:
         """Raise InterventionError naming the first unit whose intervention is not proven."""
         for site in self.sites:
-            self._check(site)
+            if site.kind == "expert":
+                self.ledger.unchanged.update(self.calls[site].check())
+            else:
+                self._check(site)
 
     def _check(self, site: Site) -> None:
         apart = lambda tensor: site.apart(self.model, tensor).unflatten(0, (len(self.intervention.sets), -1))
         before, seen = apart(self._seen(self.before, site, "site")), self._seen(self.after, site, "site")
-        sets, units = self._units(site)
+        sets, units = named_units(self.intervention, site)
         if seen.shape != self.before[site, "site"].shape:
             name = site.unit(int(units[0]))
-            raise InterventionError(f"{name} was not ablated", "its module ran on another shape", _DO)
+            raise InterventionError(f"{name} was not ablated", "its module ran on another shape", DO)
         after = apart(seen)
         positions = before.shape[2]
-        start = max(0, positions - _replaced_positions(self.intervention.positions, self.intervention.length))
+        start = first_replaced(self.intervention, positions)
         expected = before.clone()
-        asked = self.intervention.values[site][:, -positions:].expand_as(before[0])
+        asked = self.intervention.values.at[site][:, -positions:].expand_as(before[0])
         for row, part in enumerate(expected):
             mine = units[sets == row]
             part[:, start:, mine] = asked[:, start:, mine]
@@ -140,31 +151,20 @@ class Proof:
             lost = (before - expected).flatten(1, 2)[sets, where, units]
             self._check_outputs(site, sets * change.shape[1] + where, units, lost)
 
-    def _units(self, site: Site) -> tuple[Tensor, Tensor]:
-        """The set and the index of every unit of the site that is to be replaced."""
-        found = [
-            (row, part.index or 0)
-            for row, parts in enumerate(self.intervention.sets)
-            for part in parts
-            if Site.of(part) == site
-        ]
-        table = torch.tensor(found, device=self.model.device)
-        return table[:, 0], table[:, 1]
-
     def _blame(self, site: Site, expected: Tensor, after: Tensor) -> None:
         """Name what is wrong with the tensor at the site [sets, examples, positions, units, size]."""
         wrong = (after != expected).flatten(1, 2).any(3).any(1)  # [sets, units]
-        sets, units = self._units(site)
+        sets, units = named_units(self.intervention, site)
         if bool((hit := wrong[sets, units]).any()):
             raise InterventionError(
                 f"{site.unit(int(units[hit][0]))} was not ablated",
                 "what was read at its site is not what was asked for",
-                _DO,
+                DO,
             )
         row, index = wrong.nonzero()[0].tolist()
         mine = units[sets == row].tolist()
         who = f"ablating {site.unit(mine[0])}" if mine else f"a set without units of layer L{site.layer}"
-        raise InterventionError(f"{who} changed {site.unit(index)}, which is not in the set", "", _DO)
+        raise InterventionError(f"{who} changed {site.unit(index)}, which is not in the set", "", DO)
 
     def _check_outputs(self, site: Site, flat: Tensor, units: Tensor, lost: Tensor) -> None:
         """Is the projection's output that of its input at some rows, one for each unit?
@@ -199,7 +199,7 @@ class Proof:
             raise InterventionError(
                 f"{site.unit(index)} was not ablated",
                 f"the projection did not use its ablated input: {float(left):.2f} of the unit's write is left",
-                _DO,
+                DO,
             )
 
     def _check_block(self, site: Site, after: Tensor) -> None:
@@ -214,10 +214,10 @@ class Proof:
         error = (
             (block - base - write).abs().unflatten(0, (len(self.intervention.sets), -1)).flatten(1).amax(1)
         )
-        mine = error[self._units(site)[0]]
+        mine = error[named_units(self.intervention, site)[0]]
         if not bool((mine <= 4 * torch.finfo(self.model.dtype).eps * largest).all()):
             raise InterventionError(
-                f"{site.unit(0)} was not ablated", "its block adds something else to the residual", _DO
+                f"{site.unit(0)} was not ablated", "its block adds something else to the residual", DO
             )
 
     def _keep(self, where: dict[tuple[Site, str], Tensor], site: Site, role: str) -> Change:
@@ -231,11 +231,6 @@ class Proof:
             raise InterventionError(
                 f"nothing was seen of layer L{site.layer} while it was ablated",
                 "its modules did not run",
-                _DO,
+                DO,
             )
         return where[site, role]
-
-
-def _replaced_positions(positions: str, length: int) -> int:
-    """How many positions, counted from the end of a prompt, are replaced."""
-    return {"all": length, "not-first": length - 1, "answer": 1}[positions]

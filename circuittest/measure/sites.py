@@ -1,27 +1,32 @@
-"""Sites: the one tensor of a layer in which the units of one kind are apart, and where they are replaced.
+"""Sites: where the units of one kind in one layer are apart, and are replaced.
 
 | kind | module | tensor | seen as [rows, positions, units, size] |
 |---|---|---|---|
 | head | `out`, the attention's output projection | its input | heads × head size |
 | mlp | `mlp_out` | its output, of a tuple the first element | 1 × width |
+| neuron | `down`, the MLP's last projection | its input | neurons × 1 |
+| expert | `experts` | see `circuittest.measure.experts` | experts × width |
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from circuittest.errors import InterventionError, UnsupportedModel
+from circuittest.measure.experts import Routed
 from circuittest.models.hooks import Change, first, hooks, on_input
 from circuittest.models.loaded import LoadedModel
 from circuittest.units import Unit
 
-#: Kinds whose site is a module's input; the others' is its output.
-_INPUTS = ("head",)
+#: Kinds whose site is the input of a projection.
+INPUTS = ("head", "neuron")
+_ROLES = {"head": "out", "mlp": "mlp_out", "neuron": "down", "expert": "experts"}
 
 
 class Site(NamedTuple):
@@ -37,8 +42,8 @@ class Site(NamedTuple):
 
     def module(self, model: LoadedModel) -> nn.Module:
         """The module whose input or output it is."""
-        block = model.blocks[self.layer]
-        return block.out if self.kind == "head" else block.mlp_out
+        module: nn.Module = getattr(model.blocks[self.layer], _ROLES[self.kind])
+        return module
 
     def unit(self, index: int) -> Unit:
         """A unit of this site."""
@@ -56,12 +61,28 @@ class Site(NamedTuple):
     def hooked(self, model: LoadedModel, change: Change) -> Iterator[None]:
         """Pass the tensor at the site through `change` (None leaves it) for the length of a `with` block."""
         module = self.module(model)
-        if self.kind in _INPUTS:
+        if self.kind in INPUTS:
             with on_input(module, change):
                 yield
         else:
             with hooks(module.register_forward_hook(_output_hook(self, change))):
                 yield
+
+
+@dataclass(frozen=True)
+class Values:
+    """Values of the units of some sites.
+
+    Attributes
+    ----------
+    at:
+        Site → values that broadcast against [examples, positions, units, size].
+    routed:
+        Sites of experts → the call in which they have their values [examples, positions, …].
+    """
+
+    at: Mapping[Site, Tensor]
+    routed: Mapping[Site, Routed] = field(default_factory=dict)
 
 
 def sites(parts: Iterable[Unit]) -> tuple[Site, ...]:
@@ -70,12 +91,14 @@ def sites(parts: Iterable[Unit]) -> tuple[Site, ...]:
 
 
 @torch.no_grad()
-def record(model: LoadedModel, ids: Tensor, wanted: Iterable[Site]) -> dict[Site, Tensor]:
-    """The values of all units of some sites [rows, positions, units, size] in a run on ids [rows, length].
+def record(model: LoadedModel, ids: Tensor, wanted: Iterable[Site]) -> Values:
+    """The values of all units of some sites in a run on ids [rows, length].
 
     Under `answer_position_only` the last layer has one position.
     """
     found: dict[Site, Tensor] = {}
+    routed: dict[Site, Routed] = {}
+    wanted = tuple(wanted)
 
     def keep(site: Site) -> Change:
         def hook(tensor: Tensor) -> None:
@@ -83,19 +106,27 @@ def record(model: LoadedModel, ids: Tensor, wanted: Iterable[Site]) -> dict[Site
 
         return hook
 
-    wanted = tuple(wanted)
+    def keep_call(site: Site) -> Any:
+        def hook(_: nn.Module, args: tuple[Any, ...]) -> None:
+            routed[site] = Routed.of(args, len(ids), site.layer)
+
+        return hook
+
     with ExitStack() as stack:
         for site in wanted:
-            stack.enter_context(site.hooked(model, keep(site)))
+            if site.kind == "expert":
+                stack.enter_context(hooks(site.module(model).register_forward_pre_hook(keep_call(site))))
+            else:
+                stack.enter_context(site.hooked(model, keep(site)))
         model.trunk(ids, use_cache=False)
     for site in wanted:
-        if site not in found:
+        if site not in found and site not in routed:
             raise InterventionError(
                 f"nothing was seen of layer L{site.layer} in a forward pass",
                 f"the module in which units of kind {site.kind!r} are apart did not run",
                 "check the adapter; a fused kernel may bypass the module",
             )
-    return found
+    return Values(found, routed)
 
 
 def _output_hook(site: Site, change: Change) -> Any:

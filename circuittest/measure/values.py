@@ -1,7 +1,8 @@
 """What ablated units are replaced by: nothing, a mean over calibration examples, or the value on another prompt.
 
 Values are those of single parts at their site, where the unit is replaced (a head's slice before the output
-projection, what an MLP gives before any post-norm); KV groups and attention layers have those of their heads.
+projection, what an MLP gives before any post-norm); KV groups and attention layers have those of their heads. An
+expert's value at a token is what it adds, nothing where it was not chosen.
 """
 
 from __future__ import annotations
@@ -17,15 +18,12 @@ from torch import Tensor
 
 from circuittest.errors import UsageError
 from circuittest.measure.batches import Batch, ItemLike, describe, plan
-from circuittest.measure.sites import Site, record
+from circuittest.measure.sites import Site, Values, record
 from circuittest.models.loaded import LoadedModel
 
 VALUES = ("zero", "mean", "mean-positions", "counterfactual", "resample")
 #: Those that are taken from calibration examples.
 CALIBRATED = ("mean", "mean-positions", "resample")
-
-#: Site → values that broadcast against [examples, positions, units, size].
-Values = Mapping[Site, Tensor]
 
 
 @dataclass(frozen=True)
@@ -118,7 +116,7 @@ def source(
 
 def zeros(model: LoadedModel, sites: Iterable[Site]) -> Values:
     """Zero for every unit of some sites."""
-    return {site: torch.zeros((1, 1, 1, 1), dtype=model.dtype, device=model.device) for site in sites}
+    return Values({site: torch.zeros((1, 1, 1, 1), dtype=model.dtype, device=model.device) for site in sites})
 
 
 def draw(items: Sequence[ItemLike], calibration: Sequence[ItemLike], seed: int) -> list[ItemLike]:
@@ -150,9 +148,12 @@ def _means(
     for batch in batches:
         cut = start(batch.length)
         tokens += len(batch.rows) * (batch.length - cut)
-        for site, values in record(model, batch.prompts(model.device), sites).items():
-            _add(sums, site, values[:, cut:], (0, 1))
-    return {site: (total / tokens).to(model.device, model.dtype)[None, None] for site, total in sums.items()}
+        for site, total in _sums(model, sites, batch).items():
+            part = total[cut:].sum(0)
+            sums[site] = sums[site] + part if site in sums else part
+    return Values(
+        {site: (total / tokens).to(model.device, model.dtype)[None, None] for site, total in sums.items()}
+    )
 
 
 def _means_by_position(model: LoadedModel, sites: Sequence[Site], batches: Sequence[Batch]) -> Values:
@@ -161,16 +162,21 @@ def _means_by_position(model: LoadedModel, sites: Sequence[Site], batches: Seque
     examples = 0
     for batch in batches:
         examples += len(batch.rows)
-        for site, values in record(model, batch.prompts(model.device), sites).items():
-            _add(sums, site, values, (0,))
-    return {site: (total / examples).to(model.device, model.dtype)[None] for site, total in sums.items()}
+        for site, total in _sums(model, sites, batch).items():
+            sums[site] = sums[site] + total if site in sums else total
+    return Values(
+        {site: (total / examples).to(model.device, model.dtype)[None] for site, total in sums.items()}
+    )
 
 
-def _add(sums: dict[Site, Tensor], site: Site, values: Tensor, over: tuple[int, ...]) -> None:
-    """Accumulate in float64, so that the batches make no difference."""
-    values = values.cpu() if values.device.type == "mps" else values  # which has no float64
-    total = values.sum(over, dtype=torch.float64)
-    sums[site] = sums[site] + total if site in sums else total
+def _sums(model: LoadedModel, sites: Sequence[Site], batch: Batch) -> dict[Site, Tensor]:
+    """Site → sum over a batch's examples [length, units, size], in float64, so that batches make no difference."""
+    run = record(model, batch.prompts(model.device), sites)
+    # MPS has no float64.
+    here = lambda tensor: tensor.cpu() if tensor.device.type == "mps" else tensor
+    sums = {site: here(values).sum(0, dtype=torch.float64) for site, values in run.at.items()}
+    experts = {site: call.sums(site.module(model), site.units(model)) for site, call in run.routed.items()}
+    return sums | experts
 
 
 def _no_such_length(length: int, count: int, why: str) -> None:

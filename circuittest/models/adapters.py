@@ -4,6 +4,8 @@
 |---|---|---|---|
 | head h | `out` (attention output projection) | its *input*, slice [h·d : (h+1)·d] | before any post-norm |
 | MLP | `mlp_out` (by default `mlp`) | its output, of a tuple the first element | before any post-norm |
+| neuron n of an MLP | `down` (its last projection) | its *input*, feature n | before any post-norm |
+| expert e of a mixture | `experts` | what it adds to the output, weighted by its routing | before any post-norm |
 | embed | the first block | its input | – |
 | q of a head, k and v of a KV group | `q`, `k`, `v` or `qkv` | output, before rotary and q/k-norm | after `attn_norm` |
 | the same where q and k are normalised over all heads | `q_norm`, `k_norm` | output, before rotary | after both norms |
@@ -12,7 +14,8 @@
 
 Zeroing a head leaves the projection's bias. In post-norm blocks (Gemma 2 and 3, OLMo 2) units are ablated before
 the post-norm and attribution pulls gradients back through it. Head size comes from the projection's shape, never
-from hidden size over heads. In a mixture of experts the MLP unit is the whole mixture, its routing included.
+from hidden size over heads. In a mixture of experts the MLP unit is the whole mixture, its routing included; taking an
+expert away leaves the routing as it is. A neuron or expert leaves biases that belong to the whole MLP.
 """
 
 from __future__ import annotations
@@ -62,8 +65,12 @@ class Adapter:
     in_place:
         The model writes into the tensors that its projections and MLPs return, so that they are copied before they
         are kept (Falcon): a constant, or the name of a config value that makes it so.
+    down:
+        Path from a block to the MLP's last projection, whose input features are its neurons (None: they are not
+        addressable); blocks that are mixtures of experts may lack it.
     experts:
-        Path from a block to the experts of a mixture; blocks may lack it.
+        Path from a block to the experts of a mixture; blocks may lack it. They are addressable where the module has
+        ``num_experts`` and is called with states, the chosen experts and their weights (transformers 5).
     alternatives:
         (field, path) pairs, tried in order where a model's first block lacks the path that the field has: one
         `model_type` whose parts have several names (Falcon).
@@ -91,6 +98,7 @@ class Adapter:
     mlp_out: str | None = None
     residual_inside: bool = False
     in_place: bool | str = False
+    down: str | None = None
     experts: str | None = None
     alternatives: tuple[tuple[str, str], ...] = ()
 
@@ -135,6 +143,7 @@ _LLAMA = Adapter(
     q="self_attn.q_proj",
     k="self_attn.k_proj",
     v="self_attn.v_proj",
+    down="mlp.down_proj",
 )
 #: Queries, keys and values may be clipped in place.
 _OLMO = replace(_LLAMA, model_types=("olmo",), in_place="clip_qkv")
@@ -170,6 +179,7 @@ _PHI = replace(
     final_norm="model.final_layernorm",
     out="self_attn.dense",
     mlp_norm="input_layernorm",  # one norm for both
+    down="mlp.fc2",
     parallel=True,
 )
 _GPT_NEOX = Adapter(
@@ -184,6 +194,7 @@ _GPT_NEOX = Adapter(
     qkv="attention.query_key_value",
     fused="grouped",
     parallel="use_parallel_residual",
+    down="mlp.dense_4h_to_h",
 )
 _BLOOM = Adapter(
     model_types=("bloom",),
@@ -193,6 +204,7 @@ _BLOOM = Adapter(
     out="self_attention.dense",
     mlp="mlp",
     mlp_out="mlp.dense_4h_to_h",
+    down="mlp.dense_4h_to_h",
     residual_inside=True,
     attn_norm="input_layernorm",
     mlp_norm="post_attention_layernorm",
@@ -225,6 +237,7 @@ _GPT2 = Adapter(
     mlp_norm="ln_2",
     qkv="attn.c_attn",
     fused="stacked",
+    down="mlp.c_proj",
 )
 _GPTJ = replace(
     _GPT2,
@@ -236,6 +249,7 @@ _GPTJ = replace(
     q="attn.q_proj",
     k="attn.k_proj",
     v="attn.v_proj",
+    down="mlp.fc_out",
     parallel=True,
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -150,7 +151,40 @@ def layout_of(module: nn.Module, adapter: Adapter) -> Layout:
         for path, size in expected.items():
             if path is not None and (found := _sizes(block, path, index)[1]) != size:
                 _contradiction(index, path, found, f"the configuration's {size}")
-    return Layout(len(blocks), n_heads, n_kv, parallel=adapter.is_parallel(config))
+    return Layout(
+        len(blocks),
+        n_heads,
+        n_kv,
+        parallel=adapter.is_parallel(config),
+        n_neurons=tuple(_neurons(block, adapter, index, width) for index, block in enumerate(blocks)),
+        n_experts=tuple(_experts(block, adapter) for block in blocks),
+    )
+
+
+def _neurons(block: nn.Module, adapter: Adapter, index: int, width: int) -> int:
+    """Inputs of the MLP's last projection; 0 where the adapter names none, and in mixtures that have none."""
+    if adapter.down is None or (_has(block, adapter.experts) and not _has(block, adapter.down)):
+        return 0
+    _part(block, index, "down", adapter.down)
+    inputs, outputs = _sizes(block, adapter.down, index)
+    if outputs != width:
+        _contradiction(index, adapter.down, outputs, f"a residual of width {width}")
+    return inputs
+
+
+def _experts(block: nn.Module, adapter: Adapter) -> int:
+    """Experts that can be told apart: of a module called with states, the chosen experts and their weights."""
+    if not _has(block, adapter.experts):
+        return 0
+    experts = block.get_submodule(adapter.experts or "")
+    number = getattr(experts, "num_experts", None)
+    arguments = inspect.signature(experts.forward).parameters.values()
+    plain = sum(one.kind is one.POSITIONAL_OR_KEYWORD for one in arguments)
+    return number if isinstance(number, int) and plain == 3 else 0
+
+
+def _has(block: nn.Module, path: str | None) -> bool:
+    return path is not None and any(name == path for name, _ in block.named_modules())
 
 
 def _kv_heads(config: Any, adapter: Adapter, block: nn.Module, n_heads: int, head_dim: int) -> int:

@@ -40,6 +40,8 @@ class Block:
     k_norm: nn.Module | None
     attn_post_norm: nn.Module | None
     mlp_post_norm: nn.Module | None
+    down: nn.Module | None
+    experts: nn.Module | None
 
     def slot(self, name: str) -> nn.Module | None:
         """The module in whose output the heads' q, k or v ("qkv": all three) are apart."""
@@ -119,8 +121,10 @@ class LoadedModel:
                 k_norm=_find(block, a.k_norm),
                 attn_post_norm=_find(block, a.attn_post_norm),
                 mlp_post_norm=_find(block, a.mlp_post_norm),
+                down=_find(block, a.down) if self.layout.count("neuron", layer) else None,
+                experts=_find(block, a.experts) if self.layout.count("expert", layer) else None,
             )
-            for block in self.module.get_submodule(a.layers).children()
+            for layer, block in enumerate(self.module.get_submodule(a.layers).children())
         )
 
     @cached_property

@@ -13,15 +13,21 @@ from tests.helpers import tiny
 
 
 def without(model: LoadedModel, units: Iterable[Unit]) -> LoadedModel:
-    """A copy with the units' projection columns, or their MLP's last weight and bias, set to zero."""
+    """A copy with the units' projection columns, their MLP's last weight and bias, or their expert's, set to zero."""
     edited = tiny.wrap(copy.deepcopy(model.module))
     with torch.no_grad():
         for part in model.layout.expand(units):
             block = edited.blocks[part.layer or 0]
             if part.kind == "head":
                 weight_in_out(block.out).unflatten(0, (model.layout.n_heads, -1))[part.index or 0].zero_()
-                continue
-            silence(block.mlp)
+            elif part.kind == "neuron":
+                weight_in_out(block.down)[part.index or 0].zero_()
+            elif part.kind == "expert":
+                for name, parameter in block.experts.named_parameters():
+                    if name.startswith("down_proj"):  # the bias too
+                        parameter[part.index or 0].zero_()
+            else:
+                silence(block.mlp)
     return tiny.wrap(edited.module)
 
 

@@ -6,6 +6,7 @@ batch, cached residual or mean with it.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -15,16 +16,17 @@ from torch import Tensor, nn
 from circuittest.units import Unit
 from tests.helpers.items import FakeItem
 
-#: Prefix of an architecture's name → the blocks, and in them the attention's output projection and what the MLP adds.
+#: Prefix of an architecture's name → the blocks, and in them the attention's output projection, what the MLP adds, and
+#: the MLP's last projection.
 PLACES = {
-    "gpt2": ("transformer.h", "attn.c_proj", "mlp"),
-    "gpt_neox": ("gpt_neox.layers", "attention.dense", "mlp"),
-    "gptj": ("transformer.h", "attn.out_proj", "mlp"),
-    "bloom": ("transformer.h", "self_attention.dense", "mlp.dense_4h_to_h"),
-    "falcon": ("transformer.h", "self_attention.dense", "mlp"),
-    "phi3": ("model.layers", "self_attn.o_proj", "mlp"),
-    "phi": ("model.layers", "self_attn.dense", "mlp"),
-    "": ("model.layers", "self_attn.o_proj", "mlp"),
+    "gpt2": ("transformer.h", "attn.c_proj", "mlp", "mlp.c_proj"),
+    "gpt_neox": ("gpt_neox.layers", "attention.dense", "mlp", "mlp.dense_4h_to_h"),
+    "gptj": ("transformer.h", "attn.out_proj", "mlp", "mlp.fc_out"),
+    "bloom": ("transformer.h", "self_attention.dense", "mlp.dense_4h_to_h", "mlp.dense_4h_to_h"),
+    "falcon": ("transformer.h", "self_attention.dense", "mlp", "mlp.dense_4h_to_h"),
+    "phi3": ("model.layers", "self_attn.o_proj", "mlp", "mlp.down_proj"),
+    "phi": ("model.layers", "self_attn.dense", "mlp", "mlp.fc2"),
+    "": ("model.layers", "self_attn.o_proj", "mlp", "mlp.down_proj"),
 }
 
 #: Unit → its values in one run [length, size].
@@ -36,13 +38,16 @@ class Plain:
     """A module and where its units are."""
 
     def __init__(self, module: nn.Module, architecture: str, heads: int = 4) -> None:
-        layers, self.out, self.mlp = next(p for name, p in PLACES.items() if architecture.startswith(name))
-        self.module, self.heads = module, heads
-        self.blocks = list(module.get_submodule(layers).children())
+        layers, self.out, self.mlp, self.down = next(
+            p for name, p in PLACES.items() if architecture.startswith(name)
+        )
+        self.module, self.heads = copy.deepcopy(module), heads  # whose weights are edited now and then
+        self.extra: tuple[Unit, ...] = ()  # neurons and experts to record as well
+        self.blocks = list(self.module.get_submodule(layers).children())
         self.records: dict[tuple[int, ...], Record] = {}
 
     def record(self, ids: Sequence[int]) -> Record:
-        """The values of every head and MLP on one prompt."""
+        """The values of every head and MLP, and of the neurons and experts in `extra`, on one prompt."""
         if tuple(ids) in self.records:
             return self.records[tuple(ids)]
         found: Record = {}
@@ -73,7 +78,8 @@ class Plain:
         return self._run(ids, {unit: change(unit) for unit in values})
 
     def _units(self, layer: int) -> list[Unit]:
-        return [*(Unit("head", layer, i) for i in range(self.heads)), Unit("mlp", layer)]
+        more = [unit for unit in self.extra if unit.layer == layer]
+        return [*(Unit("head", layer, i) for i in range(self.heads)), Unit("mlp", layer), *more]
 
     @torch.no_grad()
     def _run(self, ids: Sequence[int], hooks: dict[Unit, Hook]) -> Tensor:
@@ -81,8 +87,14 @@ class Plain:
         for unit, hook in hooks.items():
             block = self.blocks[unit.layer or 0]
             if unit.kind == "head":
-                part, wrapped = block.get_submodule(self.out), self._slice(unit.index or 0, hook)
+                part, wrapped = block.get_submodule(self.out), self._slice(unit.index or 0, hook, self.heads)
                 handles.append(part.register_forward_pre_hook(wrapped))
+            elif unit.kind == "neuron":
+                part = block.get_submodule(self.down)
+                wrapped = self._slice(unit.index or 0, hook)
+                handles.append(part.register_forward_pre_hook(wrapped))
+            elif unit.kind == "expert":
+                handles.append(block.mlp.experts.register_forward_hook(_expert(unit.index or 0, hook)))
             else:
                 handles.append(block.get_submodule(self.mlp).register_forward_hook(_output(hook)))
         try:
@@ -91,10 +103,10 @@ class Plain:
             for handle in handles:
                 handle.remove()
 
-    def _slice(self, head: int, hook: Hook) -> Any:
+    def _slice(self, index: int, hook: Hook, units: int | None = None) -> Any:
         def wrapped(_: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-            size = args[0].shape[-1] // self.heads
-            cut = slice(head * size, (head + 1) * size)
+            size = args[0].shape[-1] // units if units else 1
+            cut = slice(index * size, (index + 1) * size)
             new = hook(args[0][..., cut])
             if new is None:
                 return args
@@ -111,6 +123,24 @@ def _output(hook: Hook) -> Any:
         if new is None:
             return output
         return (new, *output[1:]) if isinstance(output, tuple) else new
+
+    return wrapped
+
+
+def _expert(index: int, hook: Hook) -> Any:
+    """What an expert adds is what is missing from the sum when its last matrix is zero."""
+
+    def wrapped(module: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> Tensor:
+        last = [part for name, part in module.named_parameters() if name.startswith("down_proj")]
+        kept = [part[index].clone() for part in last]
+        for part in last:
+            part[index] = 0
+        rest = module.forward(*args)
+        for part, before in zip(last, kept, strict=True):
+            part[index] = before
+        own = module.forward(*args) - rest
+        new = hook(own.unsqueeze(0))
+        return output if new is None else output - own + new[0]  # which other experts may have changed
 
     return wrapped
 

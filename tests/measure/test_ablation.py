@@ -43,6 +43,8 @@ SETS = tuple(
     )
 )
 
+MLP = (Unit("mlp", 1),)
+
 
 @lru_cache
 def model_of(variant: str) -> LoadedModel:
@@ -73,6 +75,27 @@ def test_ablation_is_editing_weights(variant: str) -> None:
     assert len({round(float(table.columns["log_prob"][row].sum()), 9) for row in range(len(SETS))}) == len(
         SETS
     )
+
+
+@pytest.mark.parametrize("variant", tiny.marked(VARIANTS))
+def test_ablation_of_neurons_and_experts_is_editing_weights(variant: str) -> None:
+    """One, all of a layer, and some of several layers beside a head and an MLP."""
+    model, items = model_of(variant), random_items(3)
+    fine = model.layout.units(("expert", "neuron"))
+    last = [unit for unit in fine if unit.layer == 2]
+    mixed = (fine[1], fine[len(fine) // 2], last[1], last[2], Unit("head", 1, 2), Unit("mlp", 0))
+    sets = [(), (fine[0],), (last[-1],), tuple(last), mixed]
+    table = ablate(model, items, sets)
+    for row, units in enumerate(sets):
+        assert_equal(table, row, ablate(without(model, units), items, [()]))
+    # An expert may not be chosen where it is read.
+    assert len({round(float(values.sum()), 9) for values in table.columns["log_prob"]}) >= len(sets) - 1
+
+
+def test_an_mlp_is_ablated_with_its_neurons() -> None:
+    model, items = model_of("bloom"), random_items(2)  # whose MLP writes at the neurons' projection
+    table = ablate(model, items, [MLP, (*MLP, Unit("neuron", 1, 3))])
+    assert np.array_equal(table.columns["log_prob"][0], table.columns["log_prob"][1])
 
 
 @pytest.mark.parametrize("variant", ["llama", "gpt_neox", "gpt2", "gemma3_text"])
@@ -226,8 +249,12 @@ def test_refusals() -> None:
         ablate(model, items, [])
     with pytest.raises(UnitError, match=r"no L0\.H9"):
         ablate(model, items, [(Unit("head", 0, 9),)])
-    with pytest.raises(UsageError, match=r"L0\.N3 cannot be ablated"):
-        ablate(model, items, [(Unit("neuron", 0, 3),)])
+    with pytest.raises(UsageError, match="logits cannot be ablated"):
+        ablate(model, items, [(Unit("logits"),)])
+    with pytest.raises(UnitError, match=r"no L0\.N24"):
+        ablate(model, items, [(Unit("neuron", 0, 24),)])
+    with pytest.raises(UnitError, match=r"no L0\.E3: none of its layers is a mixture of experts"):
+        ablate(model, items, [(Unit("expert", 0, 3),)])
     with pytest.raises(UsageError, match="no examples"):
         ablate(model, [], [()])
 
