@@ -103,7 +103,8 @@ def plan(
     """Split items into batches of equal length (and answers read alike), shortest first, in the order given within one.
 
     `batch_size` limits the examples of a batch; by default the limit follows from `bytes_per_example`. A bucket
-    is cut into parts of nearly equal size. Raises UsageError for an empty list, an empty prompt or a size below 1.
+    is cut into parts of nearly equal size. Raises UsageError for an empty list, a prompt that is empty or longer than the
+    model's context, or a size below 1.
     """
     if not items:
         raise UsageError("no examples were given", "there is nothing to measure")
@@ -114,6 +115,12 @@ def plan(
         if not item.prompt_ids:
             raise UsageError(f"example {item.index} has an empty prompt")
         more = len(forced(item))
+        if (limit := context(model)) is not None and len(item.prompt_ids) + more > limit:
+            raise UsageError(
+                f"example {item.index} has {len(item.prompt_ids) + more} tokens",
+                f"the context of {model.name} is {limit}, beyond which it was never trained",
+                "use shorter prompts",
+            )
         ended = bool(getattr(item, "ends", ()))
         buckets.setdefault((len(item.prompt_ids) + more, 1 + more, ended), []).append(row)
     batches = []
@@ -125,6 +132,14 @@ def plan(
             cut = rows[part * len(rows) // parts : (part + 1) * len(rows) // parts]
             batches.append(Batch(tuple(cut), tuple(items[row] for row in cut)))
     return tuple(batches)
+
+
+def context(model: LoadedModel) -> int | None:
+    """How many tokens the model was made to read; None where its configuration sets no limit (ALiBi)."""
+    config = model.module.config
+    limit = getattr(config, "max_position_embeddings", None)
+    relative = config.model_type == "bloom" or getattr(config, "alibi", False)
+    return limit if isinstance(limit, int) and not relative else None
 
 
 def bytes_per_example(model: LoadedModel, length: int, tail: int = 1) -> int:

@@ -47,6 +47,16 @@ def test_rows_come_back_in_the_order_of_the_items() -> None:
     assert by_row(made, values).flatten().tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]
 
 
+def test_prompts_beyond_the_context_are_refused() -> None:
+    short = tiny.build_loaded("gpt2", n_positions=8)
+    assert plan([FakeItem(0, (3,) * 8, (4,) * 8, (5,))], short)
+    with pytest.raises(
+        UsageError, match="example 4 has 9 tokens: the context of .* is 8.*Use shorter prompts"
+    ):
+        plan([FakeItem(4, (3,) * 9, (4,) * 9, (5,))], short)
+    assert plan([FakeItem(0, (3,) * 500, (4,) * 500, (5,))], tiny.build_loaded("bloom"))
+
+
 def test_refusals() -> None:
     with pytest.raises(UsageError, match="no examples"):
         plan([], MODEL)
