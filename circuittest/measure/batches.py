@@ -103,8 +103,8 @@ def plan(
     """Split items into batches of equal length (and answers read alike), shortest first, in the order given within one.
 
     `batch_size` limits the examples of a batch; by default the limit follows from `bytes_per_example`. A bucket
-    is cut into parts of nearly equal size. Raises UsageError for an empty list, a prompt that is empty or longer than the
-    model's context, or a size below 1.
+    is cut into parts of nearly equal size. Raises UsageError for an empty list, a prompt that is empty or longer than
+    the model's context, or a size below 1.
     """
     if not items:
         raise UsageError("no examples were given", "there is nothing to measure")
