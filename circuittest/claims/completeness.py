@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from circuittest.claims.kept import Ablation, Kept, Metric, halves, keep, reach
-from circuittest.stats import Estimate, RatioInference
+from circuittest.claims.kept import Ablation, Kept, Metric, halves, keep, reach, share
+from circuittest.stats import Estimate
 from circuittest.stats.absolute import AbsoluteInference
 from circuittest.stats.resampling import Floats
 from circuittest.stats.worst import WorstInference
@@ -83,9 +83,7 @@ def completeness(
     family = _family(kept, circuit.units, subsets, greedy, search, seed)
     sets, gaps = list(family), np.array(list(family.values()))
     lead = int(np.argmax(np.abs(gaps[:, search].mean(axis=1)).round(12)))
-    single = [
-        AbsoluteInference(RatioInference(row[test], full[test] - empty[test], seed=seed)) for row in gaps
-    ]
+    single = [AbsoluteInference(share(row[test], span, seed=seed)) for row in gaps]
     inference = WorstInference(single, lead)
     ratios = [one.signed.value for one in single]
     details = span.details() | {

@@ -16,9 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from circuittest.claims.kept import Kept, Range
+from circuittest.claims.kept import Kept, Range, share
 from circuittest.errors import UsageError
-from circuittest.stats import RatioInference
 from circuittest.stats.resampling import Floats
 
 #: Sizes of the benchmark, in percent.
@@ -59,12 +58,12 @@ def faithfulness_curve(
     whole = [] if counts[-1] == total else [span]
     gained = np.vstack([np.zeros_like(span), outcomes - reach.empty, *whole])
     weights = _trapezoid(shares)
-    cpr = RatioInference(weights @ gained, span, seed=seed)
+    cpr = share(weights @ gained, reach, between=True, seed=seed)
     values = gained.mean(axis=1) / span.mean()
     # simultaneous over the sizes (Bonferroni), so that the two areas of distances bound the true one
     level = 1 - 0.05 / len(counts)
     rows = gained[1 : len(counts) + 1]
-    bands = [RatioInference(row - span, span, seed=seed).interval(level) for row in rows]
+    bands = [share(row - span, reach, seed=seed).interval(level) for row in rows]
     near = [0.0 if low <= 0 <= high else min(abs(low), abs(high)) for low, high in bands]
     far = [max(abs(low), abs(high)) for low, high in bands]
     tail = [] if counts[-1] == total else [0.0]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from circuittest.claims.kept import Ablation, Graded, keep, reach
+from circuittest.claims.kept import Ablation, Graded, keep, reach, share
 from circuittest.stats import Estimate, MeanInference, RatioInference
 from circuittest.stats.absolute import AbsoluteInference
 
@@ -69,7 +69,7 @@ def equivalence(
     elif span.reason:
         return invalid(span.reason, details)
     else:
-        signed = RatioInference(difference, full - empty, seed=seed)
+        signed = share(difference, span, seed=seed)
     details["signed"] = signed.value
     return lab.estimate(
         "equivalence", circuit, inference=AbsoluteInference(signed), choices=choices, details=details

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from circuittest.claims.gates import competent, disjoint, usable_circuit
 from circuittest.claims.necessity import circuit_universe
 from circuittest.stats import MeanInference, RatioInference
+from circuittest.stats.bounded_ratio import BoundedRatioInference
 from circuittest.stats.resampling import Floats
 from circuittest.units import Unit
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from circuittest.circuit import Circuit
     from circuittest.lab import Lab
 
+Positions = NDArray[np.intp]
 Ablation = Literal["counterfactual", "mean", "mean-positions", "resample", "zero"]
 Metric = Literal["logit_diff", "log_prob", "prob_diff", "accuracy"]
 Graded = Literal["logit_diff", "log_prob", "prob_diff"]
@@ -199,7 +202,18 @@ def reach(full: Floats, empty: Floats, metric: str, seed: int) -> Range:
     return Range(full, empty, interval, metric)
 
 
-def halves(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def share(numerator: Floats, span: Range, *, between: bool = False, seed: int) -> RatioInference:
+    """Inference on mean(numerator)/(m(full) - m(∅ kept)).
+
+    `between`: the numerator is m(…) - m(∅ kept), with the same m(∅ kept).
+    """
+    below, bounds = span.full - span.empty, _BOUNDS[span.metric]
+    if bounds is None:
+        return RatioInference(numerator, below, seed=seed)
+    return BoundedRatioInference(numerator, below, width=bounds[1] - bounds[0], between=between, seed=seed)
+
+
+def halves(count: int, seed: int) -> tuple[Positions, Positions]:
     """Positions of the examples that may search, and of those that test."""
     order = np.random.default_rng(seed).permutation(count)
     return np.sort(order[: count // 2]), np.sort(order[count // 2 :])

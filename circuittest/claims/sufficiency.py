@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from circuittest.claims.curve import faithfulness_curve
-from circuittest.claims.kept import Ablation, Kept, Metric, Range, keep, reach
+from circuittest.claims.kept import Ablation, Kept, Metric, Range, keep, reach, share
 from circuittest.controls import matched_controls
 from circuittest.errors import ControlError
-from circuittest.stats import Estimate, RatioInference, rank_p
+from circuittest.stats import Estimate, rank_p
 
 if TYPE_CHECKING:
     from circuittest.circuit import Circuit
@@ -71,7 +71,7 @@ def sufficiency(
     if span.reason:
         return invalid(span.reason, details)
     only = kept.outcomes([kept.without(kept.circuit)])[0]
-    inference = RatioInference(only - empty, full - empty, seed=seed)
+    inference = share(only - empty, span, between=True, seed=seed)
     details |= {
         "m_circuit": float(only.mean()),
         **_raw(only, full, kept.metric, seed),

@@ -59,22 +59,24 @@ def test_redundant_units_matter_only_without_each_other() -> None:
     found = lab(redundant).minimality(circuit)
     assert found.details["not_earning"] == ["L3.H4", "L4.H4"]
     assert not found >= 1
-    found = lab(redundant).minimality(circuit, given="knockouts")
+    found = lab(redundant, data=task_data(evaluate=32)).minimality(circuit, given="knockouts")
     assert found.value == 1.0
     assert found >= 1
     assert found.details["units"]["L3.H4"]["given"] == ["L4.H4"]
-    assert found.n_examples == 30
+    assert found.n_examples == 16
 
 
 def test_a_passenger_fails_in_every_context() -> None:
-    found = lab(redundant).minimality(Circuit.of([A, B, BACKUP, PASSENGER]), given="knockouts")
+    there = lab(redundant, data=task_data(evaluate=32))
+    found = there.minimality(Circuit.of([A, B, BACKUP, PASSENGER]), given="knockouts")
     assert found.details["not_earning"] == ["L0.H0"]
     assert not found >= 1
 
 
 def test_a_backup_outside_is_a_reference_that_matters_in_context() -> None:
     # outside the circuit {A, B} the backup is the one unit of 46 that matters where B is knocked out
-    found = lab(redundant).minimality(Circuit.of([A, B]), given="knockouts")
+    there = lab(redundant, data=task_data(evaluate=32))
+    found = there.minimality(Circuit.of([A, B]), given="knockouts")
     effects = dict(
         zip(*(found.details["references"]["head"][key] for key in ("units", "effects")), strict=True)
     )

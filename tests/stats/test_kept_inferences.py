@@ -12,6 +12,7 @@ from scipy.stats import binom, kendalltau
 from circuittest.errors import UsageError
 from circuittest.stats import Inference, MeanInference
 from circuittest.stats.absolute import AbsoluteInference
+from circuittest.stats.bounded_ratio import BoundedRatioInference
 from circuittest.stats.concordance import ConcordanceInference
 from circuittest.stats.exceedance import ExceedanceInference
 from circuittest.stats.hsic import hsic_test
@@ -86,6 +87,42 @@ def test_the_published_test_of_equivalence_is_the_refuting_side() -> None:
         )
         # the pseudo-observation makes ours a little larger, as the exact interval is
         assert theirs - 0.01 <= ours <= theirs + 0.12 or (theirs > 0.5 and ours > 0.5)
+
+
+# Ratios of accuracies ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("full", "empty", "kept", "repaired"),
+    [(0.98, 0.0, 0.98, 0.0), (0.7, 0.1, 0.95, 0.3), (0.9, 0.3, 0.9, 0.5), (1.0, 0.0, 0.01, 0.0)],
+)
+def test_shares_of_accuracies_cover_at_twenty_examples(
+    full: float, empty: float, kept: float, repaired: float
+) -> None:
+    def draw(rng: Rng, seed: int) -> Inference:
+        right = (rng.random(20) < full) * 1.0
+        right[0] = 1.0  # else the ratio is undefined
+        low = right * (rng.random(20) < empty)
+        low[0] = 0.0
+        only = (rng.random(20) < np.where(right > 0, kept, repaired)) * 1.0
+        return BoundedRatioInference(only - low, right - low, between=True, draws=DRAWS, seed=seed)
+
+    truth = (full * kept + (1 - full) * repaired - full * empty) / (full - full * empty)
+    above, below = misses(truth, draw)
+    assert max(above, below) <= TAIL
+
+
+def test_differences_of_accuracies_may_be_any() -> None:
+    def draw(rng: Rng, seed: int) -> Inference:
+        difference = rng.choice([-1.0, 0.0, 1.0], 30, p=[0.05, 0.94, 0.01])
+        return BoundedRatioInference(difference, np.ones(30), draws=DRAWS, seed=seed)
+
+    above, below = misses(-0.04, draw)
+    assert max(above, below) <= TAIL
+    for bad in (([2.0, 0.0], [1.0, 1.0]), ([1.0, 0.0], [-1.0, 0.0])):
+        with pytest.raises(UsageError):
+            BoundedRatioInference(*bad)
+    assert BoundedRatioInference([2.0, 0.0], [1.0, 1.0], width=2.0).value == 1.0
 
 
 # Worst cases ---------------------------------------------------------------------------------------------------------
