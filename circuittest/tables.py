@@ -16,6 +16,9 @@ from circuittest.units import Edge, Unit, parse
 
 Member = Unit | Edge
 
+#: Entries of a score table that are looked at together.
+CHECK_BYTES = 1 << 26
+
 
 @dataclass(frozen=True, eq=False)  # arrays have no single truth value, so tables compare by identity
 class ScoreTable:
@@ -47,8 +50,12 @@ class ScoreTable:
             )
         if list(self.members) != sorted(set(self.members), key=lambda m: m.order):
             raise TableError("the columns of a score table are not in canonical order, or repeat")
-        if not np.isfinite(self.values).all():
-            row, column = np.argwhere(~np.isfinite(self.values))[0]
+        step = max(1, CHECK_BYTES // max(1, len(self.members)))
+        for start in range(0, len(self.examples), step):
+            finite = np.isfinite(self.values[start : start + step])
+            if finite.all():
+                continue
+            row, column = np.argwhere(~finite)[0] + (start, 0)
             raise TableError(
                 f"the score of {self.members[column]} on example {self.examples[row]} is not finite",
                 "the model's activations or gradients overflowed",
@@ -86,33 +93,59 @@ class ScoreTable:
 
     def save(self, path: str | Path) -> None:
         """Write a safetensors file; ids, examples and choices are in its metadata."""
-        from safetensors.numpy import save
-
-        meta = {
-            "members": json.dumps([str(m) for m in self.members]),
-            "examples": json.dumps(list(self.examples)),
-            "choices": json.dumps(dict(self.choices), sort_keys=True),
-        }
-        raw = save({"values": np.ascontiguousarray(self.values)}, metadata=meta)
-        # safetensors writes metadata in an order that changes from run to run; sorted, equal tables are equal bytes.
-        end = 8 + int.from_bytes(raw[:8], "little")
-        header = json.dumps(json.loads(raw[8:end]), sort_keys=True, separators=(",", ":")).encode()
-        header += b" " * (-len(header) % 8)
-        Path(path).write_bytes(len(header).to_bytes(8, "little") + header + raw[end:])
+        values = np.ascontiguousarray(self.values, dtype="<f4")
+        header = header_of(self.members, self.examples, self.choices)
+        with Path(path).open("wb") as file:
+            file.write(header)
+            file.write(values.data)
 
     @classmethod
-    def load(cls, path: str | Path) -> ScoreTable:
-        """Read what `save` wrote. Raises TableError where it is not such a file."""
+    def load(cls, path: str | Path, *, mapped: bool = False) -> ScoreTable:
+        """Read what `save` wrote; with `mapped` the values stay on disk, read-only, until they are used.
+
+        Raises TableError where it is not such a file.
+        """
         from safetensors import SafetensorError, safe_open
 
         try:
             with safe_open(str(path), framework="numpy") as file:
-                meta, values = file.metadata(), file.get_tensor("values")
+                meta = file.metadata()
+                values = _mapped(path) if mapped else file.get_tensor("values")
             members = tuple(parse(m) for m in json.loads(meta["members"]))
             examples = tuple(json.loads(meta["examples"]))
             return cls(values, members, examples, json.loads(meta["choices"]))
         except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
             raise TableError(f"{path} is not a score table", str(error)) from error
+
+
+def header_of(
+    members: Sequence[Member], examples: Sequence[int], choices: Mapping[str, Any], *, room: int = 0
+) -> bytes:
+    """What a file of scores begins with: the safetensors header, in one order, so that equal tables are equal bytes.
+
+    It is filled up to `room` bytes.
+    """
+    shape = [len(examples), len(members)]
+    meta = {
+        "members": json.dumps([str(m) for m in members]),
+        "examples": json.dumps(list(examples)),
+        "choices": json.dumps(dict(choices), sort_keys=True),
+    }
+    values = {"data_offsets": [0, 4 * shape[0] * shape[1]], "dtype": "F32", "shape": shape}
+    text = json.dumps(
+        {"__metadata__": meta, "values": values}, sort_keys=True, separators=(",", ":")
+    ).encode()
+    text += b" " * max(-len(text) % 8, room - 8 - len(text))
+    return len(text).to_bytes(8, "little") + text
+
+
+def _mapped(path: str | Path) -> NDArray[np.float32]:
+    with Path(path).open("rb") as file:
+        start = 8 + int.from_bytes(file.read(8), "little")
+        values = json.loads(file.read(start - 8))["values"]
+    if values["dtype"] != "F32":
+        raise TableError(f"{path} is not a score table", f"its values are {values['dtype']}")
+    return np.memmap(path, dtype="<f4", mode="r", offset=start, shape=tuple(values["shape"]))
 
 
 @dataclass(frozen=True, eq=False)  # arrays have no single truth value, so tables compare by identity

@@ -8,10 +8,13 @@ their metrics is differentiated, and examples do not see each other.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import logging
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -23,14 +26,18 @@ from circuittest.measure.exact import activation_patching
 from circuittest.measure.integrated import path_scores, summed_gradients
 from circuittest.measure.memory import within_memory
 from circuittest.measure.metrics import check_metric
+from circuittest.measure.rows import Rows, StreamedRows
 from circuittest.measure.trace import Trace, Writes, points, trace
 from circuittest.models.loaded import LoadedModel
 from circuittest.tables import Member, ScoreTable
 from circuittest.units import KINDS, Layout
 
+#: Larger tables are not held in memory.
+TABLE_BYTES = 1 << 30
 METHODS = ("eap", "eap-ig", "exact")
 UNIT_SCORES = ("edge-abs-sum", "edge-sum", "node")
 _KINDS = ("embed", "head", "kv", "attn", "mlp")
+_LOG = logging.getLogger("circuittest")
 
 
 def attribute(
@@ -46,6 +53,7 @@ def attribute(
     unit_score: str = "edge-abs-sum",
     kinds: Sequence[str] = ("head", "mlp"),
     batch_size: int | None = None,
+    out: str | Path | None = None,
 ) -> ScoreTable:
     """Score every unit (or edge) on every example.
 
@@ -77,6 +85,9 @@ def attribute(
     batch_size:
         Most examples in a batch; by default it follows from shapes. Where memory runs out batches are halved, with a
         warning, and the table's choices tell.
+    out:
+        A file to write the table to row by row, as `ScoreTable.save` would; its values then stay on disk. Tables of
+        more than `TABLE_BYTES` go to a temporary file, with a warning, where none is named.
 
     Returns
     -------
@@ -97,7 +108,7 @@ def attribute(
     check_metric(metric, items)
     check_baseline(baseline, method, items, calibration)
     if method == "exact":
-        return activation_patching(
+        table = activation_patching(
             model,
             items,
             metric=metric,
@@ -106,23 +117,12 @@ def attribute(
             calibration=calibration,
             batch_size=batch_size,
         )
+        if out is not None:
+            table.save(out)
+        return table
     layout = model.layout
     batches = plan(items, model, batch_size=batch_size)
     members: tuple[Member, ...] = edges(layout)[0] if level == "edges" else layout.units(kinds)
-    values = np.full((len(items), len(members)), np.nan, dtype=np.float32)
-    with model.measuring():
-        others = baseline_writes(model, baseline, calibration, batch_size=batch_size)
-        scoring = _Scoring(
-            model, metric, steps if method == "eap-ig" else 0, others, level, unit_score, kinds
-        )
-
-        def work(batch: Batch) -> None:
-            start = 0
-            for part in scoring(batch):
-                values[list(batch.rows[start : start + len(part)])] = part.cpu().numpy()
-                start += len(part)
-
-        done = within_memory(batches, work)
     choices: dict[str, Any] = {
         "method": method,
         "metric": metric,
@@ -130,15 +130,53 @@ def attribute(
         "level": level,
         "score": unit_score if level == "units" else "edge",
         "dtype": str(model.dtype).removeprefix("torch."),
-        "batches": describe(done),
     }
     if method == "eap-ig":
         choices["steps"] = steps
     if baseline == "mean":
         choices["calibration"] = [item.index for item in calibration]
-    if len(done) != len(batches):
-        choices["halved"] = describe(batches)
-    return ScoreTable(values, members, tuple(item.index for item in items), choices)
+    rows = _rows(out, members, items, choices, batches)
+    try:
+        with model.measuring():
+            others = baseline_writes(model, baseline, calibration, batch_size=batch_size)
+            scoring = _Scoring(
+                model, metric, steps if method == "eap-ig" else 0, others, level, unit_score, kinds
+            )
+
+            def work(batch: Batch) -> None:
+                start = 0
+                for part in scoring(batch):
+                    rows.put(batch.rows[start : start + len(part)], part.to("cpu", torch.float32).numpy())
+                    start += len(part)
+
+            done = within_memory(batches, work)
+        choices["batches"] = describe(done)
+        if len(done) != len(batches):
+            choices["halved"] = describe(batches)
+        return rows.finish(choices)
+    except BaseException:
+        rows.drop()
+        raise
+
+
+def _rows(
+    out: str | Path | None,
+    members: Sequence[Member],
+    items: Sequence[ItemLike],
+    choices: Mapping[str, Any],
+    batches: Sequence[Batch],
+) -> Rows:
+    examples = [item.index for item in items]
+    if out is None and 4 * len(examples) * len(members) <= TABLE_BYTES:
+        return Rows(members, examples)
+    if out is None:
+        handle, out = tempfile.mkstemp(prefix="circuittest-", suffix=".safetensors")
+        os.close(handle)
+        size = 4e-9 * len(examples) * len(members)
+        _LOG.warning("scores of %.1f GB go to %s, which nobody removes; name a file by `out`", size, out)
+    planned = describe(batches)
+    single = [one for batch in batches for one in [[1, batch.length]] * len(batch.rows)]
+    return StreamedRows(out, members, examples, {**choices, "batches": single, "halved": planned})
 
 
 def _check(metric: str, method: str, steps: int, level: str, unit_score: str, kinds: Sequence[str]) -> None:
