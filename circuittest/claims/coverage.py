@@ -9,6 +9,7 @@ import numpy as np
 from circuittest.claims.clusters import cluster_labels, clustered, few_clusters
 from circuittest.claims.gates import competent, disjoint, usable_circuit
 from circuittest.claims.necessity import circuit_universe
+from circuittest.find.induced import edge_universe
 from circuittest.find.ranking import per_example
 from circuittest.find.shared import coverage as covered
 from circuittest.stats import Estimate, MeanInference
@@ -33,17 +34,21 @@ def coverage(
 
     Estimand: mean |S ∩ C_i| / |C_i| over new examples i, where C_i is the top K % of the universe on example i
     (arXiv 2605.08348, Eq. 2, for a circuit S from units or a file). Options left out follow the circuit's own
-    recipe, else K = 20 %, the kinds of the circuit's units and ``edge-abs-sum``. `cluster`
-    says which examples are drawn together (`circuittest.claims.clusters`).
+    recipe, else K = 20 %, the kinds of the circuit's units and ``edge-abs-sum``. A circuit of edges is held against
+    ranked edges, of all by default. `cluster` says which examples are drawn together (`circuittest.claims.clusters`).
 
     Invalid when the circuit is empty, was chosen on evaluation examples or leaves the universe, and when the model
     is not competent.
     """
     recipe = circuit.origin
+    of_edges = bool(circuit.edges) and not circuit.units
+    level = "edges" if of_edges else "units"
+    own = (recipe.get("universe") or "all") if of_edges else circuit_universe(circuit)
     choices: dict[str, Any] = {
         "top": top or recipe.get("top") or "20%",
-        "universe": universe or circuit_universe(circuit),
-        "score": score or recipe.get("score") or "edge-abs-sum",
+        "universe": universe or own,
+        "level": level,
+        "score": "edge" if of_edges else score or recipe.get("score") or "edge-abs-sum",
         "method": method,
         "cluster": cluster,
         "seed": seed,
@@ -52,10 +57,12 @@ def coverage(
     def invalid(reason: str) -> Estimate:
         return lab.estimate("coverage", circuit, choices=choices, invalid=reason)
 
-    if reason := usable_circuit(circuit) or disjoint(lab, circuit):
+    if reason := ("" if of_edges else usable_circuit(circuit)) or disjoint(lab, circuit):
         return invalid(reason)
     units = lab.layout.universe(choices["universe"])
-    if outside := sorted(set(circuit.units) - set(units)):
+    ranked = edge_universe(lab.layout, choices["universe"]) if of_edges else units
+    within = set(ranked)
+    if outside := [str(member) for member in circuit if member not in within]:
         return invalid(
             f"{outside[0]} is not in the universe {choices['universe']!r} that per-example circuits rank"
         )
@@ -63,9 +70,11 @@ def coverage(
     gate = competent(lab, units, lab.accuracy, groups=groups)
     if not gate.passed:
         return invalid(gate.reason)
-    table = lab.scores("evaluate", universe=choices["universe"], score=choices["score"], method=method)
+    how: dict[str, Any] = {"level": "edges"} if of_edges else {"score": choices["score"]}
+    table = lab.scores("evaluate", universe=choices["universe"], method=method, **how)
     membership = per_example(table, choices["top"])
-    mask = np.array([member in circuit.units for member in membership.members])
+    held = set(circuit)
+    mask = np.array([member in held for member in membership.members])
     values = covered(membership.inside, mask)
     details = {
         "k": membership.k,
