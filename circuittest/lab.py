@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from circuittest.circuit import Circuit, prompt_digest
 from circuittest.errors import UsageError, did_you_mean
-from circuittest.units import Layout, Unit
+from circuittest.units import Edge, Layout, Unit
 
 if TYPE_CHECKING:
     from circuittest.models.loaded import LoadedModel
@@ -84,6 +84,7 @@ class Lab:
         self._others: dict[str, Lab] = {}
         self._scores: dict[tuple[Any, ...], ScoreTable] = {}
         self._outcomes: dict[tuple[str, str, str, tuple[tuple[Unit, ...], ...]], OutcomeTable] = {}
+        self._patched: dict[tuple[Any, ...], OutcomeTable] = {}
 
     # What is measured -------------------------------------------------------------------------------------------
 
@@ -297,6 +298,44 @@ class Lab:
                 calibration=self.data.discover if split == "evaluate" else (),
             )
         return self._outcomes[key]
+
+    def patched(
+        self,
+        circuits: Sequence[Circuit | Iterable[Unit | Edge]],
+        *,
+        keep: bool,
+        value: str = "counterfactual",
+        level: Literal["edges", "units"] = "edges",
+        split: Split = "evaluate",
+    ) -> OutcomeTable:
+        """What the model does on the examples of a split with only each circuit kept, or with each knocked out.
+
+        `keep`, `value` and `level` are those of `circuittest.measure.patching.patch`; means come from the discovery
+        examples, and so are refused on these. Remembered per call, as `outcomes`.
+        """
+        from circuittest.measure.patching import patch
+
+        here = lambda circuit: self.circuit(circuit) if isinstance(circuit, Circuit) else circuit
+        named = tuple(tuple(here(circuit)) for circuit in circuits)
+        key = (split, keep, value, level, named)
+        if key not in self._patched:
+            if split not in ("discover", "evaluate"):
+                raise UsageError(
+                    f"unknown split {split!r}", "", did_you_mean(str(split), ("discover", "evaluate"))
+                )
+            items = getattr(self.data, split)
+            if not items:
+                raise UsageError(f"the split {split!r} has no examples", "", f"ask for {split}=200")
+            self._patched[key] = patch(
+                self.model,
+                items,
+                named,
+                keep=keep,
+                value=value,
+                level=level,
+                calibration=self.data.discover if split == "evaluate" else (),
+            )
+        return self._patched[key]
 
     # Circuits ---------------------------------------------------------------------------------------------------
 

@@ -97,11 +97,12 @@ class Proof:
     @torch.no_grad()
     def check(self) -> None:
         """Raise InterventionError naming the first slot that did not read what it should have."""
-        missing = self.wires.readers - {reader for read in self.reads for reader in read.readers}
-        if missing:
-            raise InterventionError(
-                f"{self._name(min(missing))} was not patched", "nothing was mixed for it", _DO
-            )
+        read_by = {(read.circuit, reader) for read in self.reads for reader in read.readers}
+        for circuit, reader in self.wires.replaced.any(1).nonzero().tolist():
+            if (circuit, reader) not in read_by:
+                raise InterventionError(
+                    f"{self._name(reader)} was not patched", "nothing was mixed for it", _DO
+                )
         for read in self.reads:
             differences, after_post = self._differences(read)
             for row, reader in enumerate(read.readers):
