@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 #: Members on which partitions are searched and errors are found; more make neither better. (Fewer members carry a
 #: little more noise, so that the errors are too large rather than too small.)
-COLUMNS = 8192
+COLUMNS = 4096
 #: How many partitions a record lists.
 LISTED = 50
 
