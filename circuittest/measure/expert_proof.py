@@ -16,9 +16,9 @@ from torch import Tensor
 
 from circuittest.errors import InterventionError
 from circuittest.measure.batches import precision
-from circuittest.measure.experts import Routed
 from circuittest.measure.interventions import Intervention
 from circuittest.measure.sites import Site
+from circuittest.models.experts import Routed
 from circuittest.models.hooks import hooks
 from circuittest.units import Unit
 

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from circuittest.errors import InterventionError, UsageError
 from circuittest.measure.batches import ItemLike
-from circuittest.measure.experts import Routed
 from circuittest.measure.sites import Site, Values
+from circuittest.models.experts import Routed
 from circuittest.models.hooks import Change, hooks
 from circuittest.models.loaded import LoadedModel
 from circuittest.units import Unit

@@ -5,7 +5,7 @@
 | head | `out`, the attention's output projection | its input | heads × head size |
 | mlp | `mlp_out` | its output, of a tuple the first element | 1 × width |
 | neuron | `down`, the MLP's last projection | its input | neurons × 1 |
-| expert | `experts` | see `circuittest.measure.experts` | experts × width |
+| expert | `experts` | see `circuittest.models.experts` | experts × width |
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from circuittest.errors import InterventionError, UnsupportedModel
-from circuittest.measure.experts import Routed
+from circuittest.models.experts import Routed
 from circuittest.models.hooks import Change, first, hooks, on_input
 from circuittest.models.loaded import LoadedModel
 from circuittest.units import Unit

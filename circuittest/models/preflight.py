@@ -98,6 +98,16 @@ def _all(model: LoadedModel, prompts: tuple[Tensor, Tensor]) -> Iterator[Check]:
     yield _collected(
         wiring.slots(model, traces, long), "q, k and v", "each slot belongs to its head or KV group"
     )
+    if any(block.down is not None for block in model.blocks):
+        yield _collected(
+            wiring.neurons(model, traces),
+            "neurons",
+            "each neuron is its feature of the last projection's input",
+        )
+    if any(block.experts is not None for block in model.blocks):
+        yield _collected(
+            wiring.experts(model, traces), "experts", "a mixture is the sum of what its chosen experts add"
+        )
     yield _logits(model, trunk, plain)
     yield _canary(model, long, traces)
     yield _padding(model, long, short)
@@ -278,5 +288,10 @@ def _mixture(model: LoadedModel) -> Check:
     detail = (
         f"mixture of {experts} experts, {getattr(config, 'num_experts_per_tok', 'some')} per token, in {where}: "
         "an MLP unit is the whole mixture, its routing included"
+        + (
+            ""
+            if any(block.experts is not None for block in model.blocks)
+            else "; its experts cannot be told apart"
+        )
     )
     return Check("mixture", True, detail)

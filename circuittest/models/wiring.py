@@ -14,7 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from circuittest.errors import UnsupportedModel
 from circuittest.models.adapters import Adapter
+from circuittest.models.experts import Routed
 from circuittest.models.hooks import first, hooks, on_input, on_output, version
 from circuittest.models.loaded import Block, LoadedModel, weight_in_out
 
@@ -27,12 +29,13 @@ class Trace:
     """What passed through one block: copies of input and output tensors by role.
 
     `handed` holds the output tensors themselves with their modification counts, to see whether the block wrote into
-    them afterwards.
+    them afterwards; `call` is what a mixture's experts were called with.
     """
 
     inputs: dict[str, Tensor] = field(default_factory=dict)
     outputs: dict[str, Tensor] = field(default_factory=dict)
     handed: dict[str, tuple[Tensor, int]] = field(default_factory=dict)
+    call: tuple[Any, ...] = ()
 
 
 @dataclass
@@ -93,6 +96,8 @@ def _recorder(into: Trace, role: str) -> Callable[..., None]:
         tensor = first(output)
         into.inputs[role], into.outputs[role] = given.clone(), tensor.clone()
         into.handed[role] = tensor, version(tensor)
+        if role == "experts":
+            into.call = args
 
     return hook
 
@@ -214,6 +219,55 @@ def slices(model: LoadedModel, traces: list[Trace]) -> Iterator[str]:
         by_weight = torch.einsum("bthd,hdw->bhtw", z.view(*z.shape[:-1], heads, d), weight)[0]
         if problem := _differs(model, by_weight, terms, scale):
             yield f"layer L{layer}: the heads' parts are not those of the projection's weight ({problem})"
+
+
+def neurons(model: LoadedModel, traces: list[Trace]) -> Iterator[str]:
+    """The MLP's last step is down(z) = bias + sum over neurons of z_n W_n; without some, their terms are gone."""
+    for layer, (t, block) in enumerate(zip(traces, model.blocks, strict=True)):
+        if block.down is None:
+            continue
+        path, z, out = model.adapter.down, t.inputs["down"], t.outputs["down"]
+        if problem := _differs(model, out, t.outputs["mlp_out"]):
+            yield f"layer L{layer}: {path!r} is not the MLP's last step ({problem})"
+        some = torch.arange(z.shape[-1], device=z.device) % 2 == 0
+        part, rest, bias = (block.down(z * keep) for keep in (some, ~some, torch.zeros_like(some)))
+        scale = torch.cat([part, rest, bias], dim=-1)
+        if problem := _differs(model, part + rest - bias, out, scale):
+            yield f"layer L{layer}: {path!r} is not the sum of its neurons' parts ({problem})"
+        if model.quantised:
+            continue
+        by_weight = (z * some) @ weight_in_out(block.down) + bias
+        if problem := _differs(model, by_weight, part, scale):
+            yield f"layer L{layer}: the neurons' parts are not those of the projection's weight ({problem})"
+
+
+def experts(model: LoadedModel, traces: list[Trace]) -> Iterator[str]:
+    """A mixture gives the sum of what its chosen experts add, each by itself; those without weight add nothing."""
+    for layer, (t, block) in enumerate(zip(traces, model.blocks, strict=True)):
+        if block.experts is None:
+            continue
+        number = model.layout.count("expert", layer)
+        try:
+            call = Routed.of(t.call, 1, layer)
+        except UnsupportedModel as error:
+            yield str(error)
+            continue
+        chosen = call.chosen.flatten(0, 1)
+        in_range = bool(((chosen >= 0) & (chosen < number)).all())
+        if not in_range or any(len(set(row)) < len(row) for row in chosen.tolist()):
+            yield f"layer L{layer}: the chosen experts are not distinct numbers below {number}"
+            continue
+        path, out = model.adapter.experts, t.outputs["experts"].view_as(call.states)
+        if problem := _differs(model, out, t.outputs["mlp_out"]):
+            yield f"layer L{layer}: what {path!r} gives is not the MLP's output ({problem})"
+        each = call.singles(block.experts)
+        if problem := _differs(model, each.sum(2), out, each.flatten(2)):
+            yield f"layer L{layer}: {path!r} is not the sum of its experts' parts ({problem})"
+        some = torch.arange(number, device=out.device) % 2 == 0
+        kept = call.only(some.expand(*call.chosen.shape[:2], -1)).added(block.experts)
+        expected = (each * some[call.chosen].unsqueeze(3)).sum(2)
+        if problem := _differs(model, kept, expected, each.flatten(2)):
+            yield f"layer L{layer}: experts of {path!r} without weight add something ({problem})"
 
 
 def slots(model: LoadedModel, traces: list[Trace], ids: Tensor) -> Iterator[str]:

@@ -20,6 +20,7 @@ from circuittest.models.loaded import LoadedModel
 from circuittest.units import Unit
 from tests.helpers import tiny
 from tests.helpers.items import random_items
+from tests.helpers.plain import Plain
 
 ITEMS = random_items(4)
 CALIBRATION = random_items(5, seed=3)
@@ -222,6 +223,71 @@ def test_a_unit_that_writes_nothing_is_listed_as_unchanged() -> None:
         layer.mlp.down_proj.weight.zero_()
     table = ablate(tiny.wrap(module), ITEMS, [(Unit("kv", 1, 1), *MLP), (Unit("head", 1, 0),)])
     assert table.choices["unchanged"] == ["L1.H2", "L1.H3", "L1.MLP"]
+
+
+EXPERTS = (Unit("expert", 1, 0), Unit("expert", 1, 2), Unit("expert", 2, 1))
+
+
+@pytest.mark.parametrize("value", VALUES)
+def test_honest_ablations_of_experts_and_neurons_pass_in_half_precision(value: str) -> None:
+    model = model_of("qwen3_moe", torch.bfloat16)
+    units = (Unit("expert", 0, 1), Unit("expert", 2, 0), Unit("expert", 2, 3), Unit("neuron", 1, 7))
+    for positions in POSITIONS:
+        ablate(model, ITEMS, [units, units[:1]], value=value, positions=positions, calibration=CALIBRATION)
+
+
+def test_an_expert_that_keeps_its_weight(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interventions, "without", lambda call, removed: call)
+    with pytest.raises(InterventionError, match=r"L1\.E\d was not ablated: its weight is not zero"):
+        ablate(model_of("mixtral"), ITEMS, [EXPERTS])
+
+
+def test_an_expert_outside_the_set_that_loses_its_weight(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interventions, "without", lambda call, removed: call.only(torch.zeros_like(removed)))
+    with pytest.raises(InterventionError, match=r"ablating L1\.E0 changed L1\.E\d, which is not in the set"):
+        ablate(model_of("mixtral"), ITEMS, [EXPERTS])
+
+
+def test_experts_that_get_other_positions_than_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interventions.Intervention, "start_of", lambda self, seen: 0)
+    with pytest.raises(InterventionError, match=r"ablating L1\.E0 changed L1\.E"):
+        ablate(model_of("mixtral"), ITEMS, [EXPERTS], positions="answer")
+
+
+@pytest.mark.parametrize("value", ["mean", "mean-positions", "counterfactual", "resample"])
+def test_experts_that_get_another_value_than_asked_for(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = interventions.Intervention._other_experts
+    monkeypatch.setattr(
+        interventions.Intervention,
+        "_other_experts",
+        lambda self, site, seen: 1.001 * honest(self, site, seen),
+    )
+    with pytest.raises(InterventionError, match=r"L1\.E0 was not ablated: what its mixture gives is not"):
+        ablate(model_of("mixtral"), ITEMS, [EXPERTS], value=value, calibration=CALIBRATION)
+
+
+def test_experts_that_add_without_weight() -> None:
+    module = tiny.build("mixtral")
+    experts = module.model.layers[1].mlp.experts
+    plain = experts.forward
+    experts.forward = lambda x, chosen, weights: plain(x, chosen, weights) + 1e-3 * x
+    with pytest.raises(InterventionError, match=r"L1\.E0 was not ablated: what its mixture gives is not"):
+        ablate(tiny.wrap(module), ITEMS, [EXPERTS])
+
+
+def test_experts_that_were_not_chosen_are_listed_as_unchanged() -> None:
+    model = model_of("mixtral", torch.float64)
+    items = random_items(1)
+    plain = Plain(model.module, "mixtral")
+    plain.extra = model.layout.universe("experts")
+    run = plain.record(items[0].prompt_ids)
+    idle = [str(unit) for unit in plain.extra if unit.layer != 2 and not run[unit].abs().max() > 1e-12]
+    assert idle
+    found = ablate(model, items, [(unit,) for unit in plain.extra]).choices["unchanged"]
+    assert [text for text in found if not text.startswith("L2")] == idle
+    same = [replace(item, counterfactual_ids=item.prompt_ids) for item in ITEMS]
+    found = ablate(model, same, [plain.extra], value="counterfactual").choices["unchanged"]
+    assert found == [str(unit) for unit in plain.extra]
 
 
 def test_an_mlp_that_returns_no_tensor_is_unsupported() -> None:

@@ -25,6 +25,7 @@ NAMES = (
     "writes",
     "heads",
     "q, k and v",
+    "neurons",
     "logits",
     "canary",
     "padding",
@@ -86,6 +87,7 @@ def test_prompts_of_a_task_can_be_used() -> None:
         ("llama", {"k": "self_attn.v_proj", "v": "self_attn.k_proj"}, "q, k and v", "without L0.KV0.v"),
         ("gpt2", {"fused": "grouped"}, "q, k and v", "changing L0.H"),
         ("gpt_neox", {"fused": "stacked"}, "q, k and v", "changing L0.H"),
+        ("gpt2", {"down": "attn.c_proj"}, "neurons", "L0: 'attn.c_proj' is not the MLP's last step"),
     ],
 )
 def test_a_wrong_adapter_is_refused(
@@ -96,6 +98,77 @@ def test_a_wrong_adapter_is_refused(
     assert detail in check.detail
     with pytest.raises(InterventionError, match="Register an adapter"):
         require([check])
+
+
+def test_another_projection_of_the_mlp_is_refused_while_wrapping() -> None:
+    with pytest.raises(CircuittestError, match="L0.*'mlp.up_proj'.*contradicts"):
+        broken("llama", down="mlp.up_proj")
+
+
+def test_a_last_projection_that_mixes_its_neurons_is_refused() -> None:
+    module = build("gpt2")
+    last = module.transformer.h[1].mlp.c_proj
+    plain = last.forward
+    last.forward = lambda z: plain(z / z.norm(dim=-1, keepdim=True))
+    check = failed(from_module(module))
+    assert check.name == "neurons"
+    assert "L1: 'mlp.c_proj' is not the sum of its neurons' parts" in check.detail
+
+
+def test_mixtures_are_checked_expert_by_expert() -> None:
+    names = [check.name for check in preflight(build_loaded("qwen3_moe"))]
+    assert {"neurons", "experts", "mixture"} < set(names)  # it has a plain MLP between two mixtures
+    assert "neurons" not in {check.name for check in preflight(build_loaded("mixtral"))}
+
+
+def ignores_weights(experts: nn.Module) -> None:
+    plain = experts.forward
+    experts.forward = lambda x, chosen, weights: plain(x, chosen, torch.full_like(weights, 0.5))
+
+
+def adds_in_common(experts: nn.Module) -> None:
+    plain = experts.forward
+    experts.forward = lambda x, chosen, weights: plain(x, chosen, weights) + x
+
+
+def chooses_twice(experts: nn.Module) -> None:
+    experts.register_forward_pre_hook(lambda m, args: (args[0], torch.zeros_like(args[1]), args[2]))
+
+
+@pytest.mark.parametrize(
+    ("change", "detail"),
+    [
+        (ignores_weights, "experts of 'mlp.experts' without weight add something"),
+        (adds_in_common, "'mlp.experts' is not the sum of its experts' parts"),
+        (chooses_twice, "the chosen experts are not distinct numbers below 4"),
+    ],
+)
+def test_experts_that_cannot_be_told_apart_are_refused(change: Any, detail: str) -> None:
+    module = build("mixtral")
+    change(module.model.layers[1].mlp.experts)
+    check = failed(from_module(module))
+    assert check.name == "experts"
+    assert f"L1: {detail}" in check.detail
+
+
+def test_a_mixture_with_an_expert_for_all_is_refused() -> None:
+    module = build("mixtral")
+    mlp = module.model.layers[2].mlp
+    plain = mlp.forward
+    mlp.forward = lambda x: plain(x) + 0.1 * x
+    check = failed(from_module(module))
+    assert check.name == "experts"
+    assert "L2: what 'mlp.experts' gives is not the MLP's output" in check.detail
+
+
+def test_experts_called_in_another_way_are_not_offered() -> None:
+    module = build("mixtral")
+    block = module.model.layers[0]
+    plain = block.mlp.experts.forward
+    block.mlp.experts.forward = lambda x, chosen, weights, extra=None: plain(x, chosen, weights)
+    model = from_module(module)
+    assert model.layout.n_experts == (0, 4, 4)
+    assert preflight(model)[-1].passed
 
 
 def test_swapped_q_and_k_of_equal_size_are_refused() -> None:
