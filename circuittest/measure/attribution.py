@@ -26,17 +26,18 @@ from circuittest.measure.exact import activation_patching
 from circuittest.measure.integrated import path_scores, summed_gradients
 from circuittest.measure.memory import within_memory
 from circuittest.measure.metrics import check_metric
+from circuittest.measure.nodes import node_scores, units_of
 from circuittest.measure.rows import Rows, StreamedRows
-from circuittest.measure.trace import Trace, Writes, points, trace
+from circuittest.measure.trace import FINE, Trace, Writes, points, trace
 from circuittest.models.loaded import LoadedModel
 from circuittest.tables import Member, ScoreTable
-from circuittest.units import KINDS, Layout
+from circuittest.units import Layout
 
 #: Larger tables are not held in memory.
 TABLE_BYTES = 1 << 30
 METHODS = ("eap", "eap-ig", "exact")
 UNIT_SCORES = ("edge-abs-sum", "edge-sum", "node")
-_KINDS = ("embed", "head", "kv", "attn", "mlp")
+_KINDS = ("embed", "head", "kv", "attn", "expert", "mlp", "neuron")
 _LOG = logging.getLogger("circuittest")
 
 
@@ -81,7 +82,7 @@ def attribute(
         cheaper, since no edge is built. A KV group or attention layer is its heads together: their edges are
         summed before the absolute value.
     kinds:
-        Which kinds of unit to score; ignored for edges.
+        Which kinds of unit to score; ignored for edges. Experts and neurons have the unit score "node" alone.
     batch_size:
         Most examples in a batch; by default it follows from shapes. Where memory runs out batches are halved, with a
         warning, and the table's choices tell.
@@ -123,6 +124,8 @@ def attribute(
     layout = model.layout
     batches = plan(items, model, batch_size=batch_size)
     members: tuple[Member, ...] = edges(layout)[0] if level == "edges" else layout.units(kinds)
+    if not members:
+        raise UsageError(f"the model has no units of kind {', '.join(kinds)}", layout.describe())
     choices: dict[str, Any] = {
         "method": method,
         "metric": metric,
@@ -138,7 +141,8 @@ def attribute(
     rows = _rows(out, members, items, choices, batches)
     try:
         with model.measuring():
-            others = baseline_writes(model, baseline, calibration, batch_size=batch_size)
+            fine = [kind for kind in FINE if kind in kinds and level == "units"]
+            others = baseline_writes(model, baseline, calibration, fine=fine, batch_size=batch_size)
             scoring = _Scoring(
                 model, metric, steps if method == "eap-ig" else 0, others, level, unit_score, kinds
             )
@@ -190,6 +194,13 @@ def _check(metric: str, method: str, steps: int, level: str, unit_score: str, ki
     for kind in kinds:
         if kind not in _KINDS:
             raise UsageError(f"units of kind {kind!r} cannot be scored", "", did_you_mean(str(kind), _KINDS))
+    fine = [kind for kind in FINE if kind in kinds]
+    if fine and level == "units" and unit_score != "node" and method != "exact":
+        raise UsageError(
+            f"units of kind {fine[0]!r} by the unit score {unit_score!r}",
+            "edges start at heads and whole MLPs; from every neuron or expert there would be far too many",
+            "use the unit score 'node'",
+        )
     if not kinds:
         raise UsageError("no kinds of unit were given", "", f"known are {', '.join(_KINDS)}")
     if method == "eap-ig" and (isinstance(steps, bool) or not isinstance(steps, int) or steps < 1):
@@ -223,14 +234,15 @@ class _Scoring:
     ) -> None:
         self.model, self.metric, self.steps, self.others = model, metric, steps, others
         self.level, self.unit_score, self.kinds = level, unit_score, kinds
+        self.fine = [kind for kind in FINE if kind in kinds]
         self.scorer = EdgeScores(model) if level == "edges" or unit_score != "node" else None
 
     def __call__(self, batch: Batch) -> Iterator[Tensor]:
         """Scores [examples, members] of a few examples at a time, in the batch's order."""
         layout = self.model.layout
         if self.scorer is None:
-            scores = _node_scores(self._node_trace(batch), layout, precision(self.model.dtype))
-            yield _units(scores, layout, self.kinds)
+            traced = self._node_trace(batch)
+            yield node_scores(traced, self.model, self.kinds, precision(self.model.dtype))
             return
         for part in self._edges(batch, self.scorer):
             yield _of_edges(part, layout, self.level, self.unit_score, self.kinds)
@@ -242,42 +254,18 @@ class _Scoring:
 
     def _node_trace(self, batch: Batch) -> Trace:
         if not self.steps:
-            return trace(self.model, batch, self.metric, reads=False, others=self.others)
+            return trace(self.model, batch, self.metric, reads=False, others=self.others, fine=self.fine)
         return summed_gradients(self._points(batch, reads=False))
 
     def _points(self, batch: Batch, *, reads: bool) -> Iterator[Trace]:
-        return points(self.model, batch, self.metric, steps=self.steps, reads=reads, others=self.others)
+        fine = () if reads else self.fine
+        return points(
+            self.model, batch, self.metric, steps=self.steps, reads=reads, others=self.others, fine=fine
+        )
 
 
 def _of_edges(scores: Tensor, layout: Layout, level: str, unit_score: str, kinds: Sequence[str]) -> Tensor:
     if level == "edges":
         return scores.flatten(1)[:, torch.from_numpy(edges(layout)[1]).to(scores.device)]
-    grouped = _units(scores, layout, kinds)
+    grouped = units_of(scores, layout, kinds)
     return grouped.abs().sum(-1) if unit_score == "edge-abs-sum" else grouped.sum(-1)
-
-
-def _units(values: Tensor, layout: Layout, kinds: Sequence[str]) -> Tensor:
-    """From writers [examples, writers, ...] to units of some kinds [examples, units, ...] in canonical order."""
-    blocks = values[:, 1:].unflatten(1, (layout.n_layers, layout.n_heads + 1))
-    heads, mlps = blocks[:, :, :-1], blocks[:, :, -1:]
-    made = {
-        "head": heads,
-        "kv": heads.unflatten(2, (layout.n_kv_heads, layout.group_size)).sum(3),
-        "attn": heads.sum(2, keepdim=True),
-        "mlp": mlps,
-    }
-    chosen = [made[kind] for kind in KINDS if kind in made and kind in kinds]
-    embed = [values[:, :1]] if "embed" in kinds else []
-    return torch.cat([*embed, *([torch.cat(chosen, dim=2).flatten(1, 2)] if chosen else [])], dim=1)
-
-
-@torch.no_grad()
-def _node_scores(traced: Trace, layout: Layout, dtype: torch.dtype) -> Tensor:
-    """⟨Δ write, ∂metric/∂ write⟩ of every writer [examples, writers]."""
-    changes, gradients = traced.changes, traced.gradients
-    found = [(changes["embed", 0].to(dtype) * gradients["embed", 0]).sum((1, 2)).unsqueeze(1)]
-    for layer in range(layout.n_layers):
-        heads = changes["z", layer].to(dtype) * gradients["z", layer]
-        found.append(heads.unflatten(2, (layout.n_heads, -1)).sum((1, 3)))
-        found.append((changes["mlp", layer].to(dtype) * gradients["mlp", layer]).sum((1, 2)).unsqueeze(1))
-    return torch.cat(found, dim=1)

@@ -6,13 +6,14 @@ the blocks, under "mean" the mean embedding does.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import torch
 
 from circuittest.errors import UsageError, did_you_mean
 from circuittest.measure.batches import ItemLike, plan
 from circuittest.measure.trace import Place, Writes, write_places, writes_on
+from circuittest.models.experts import Routed
 from circuittest.models.loaded import LoadedModel
 
 BASELINES = ("counterfactual", "zero", "mean")
@@ -53,24 +54,46 @@ def check_baseline(
 
 
 def baseline_writes(
-    model: LoadedModel, baseline: str, calibration: Sequence[ItemLike], *, batch_size: int | None = None
+    model: LoadedModel,
+    baseline: str,
+    calibration: Sequence[ItemLike],
+    *,
+    fine: Collection[str] = (),
+    batch_size: int | None = None,
 ) -> Writes | None:
-    """What every unit writes under a baseline, broadcastable to [batch, length, features].
+    """What every unit writes under a baseline, of units within MLPs where `fine` names their kinds.
 
-    None for "counterfactual", whose writes are each batch's own. A mean is one vector per place over all positions
-    of all calibration prompts, every token counting once, summed in float64.
+    None for "counterfactual", whose writes are each batch's own. A mean is one vector per unit over all positions
+    of all calibration prompts, every token counting once, summed in float64; an expert adds nothing where it was not
+    chosen, and this counts.
     """
     if baseline == "counterfactual":
         return None
-    places = write_places(model)
+    experts = {
+        layer: block.experts for layer, block in enumerate(model.blocks) if block.experts and "expert" in fine
+    }
     if baseline == "zero":
-        return {place: torch.zeros((), dtype=model.dtype, device=model.device) for place in places}
+        nothing = torch.zeros((), dtype=model.dtype, device=model.device)
+        return Writes(
+            dict.fromkeys(write_places(model, fine), nothing),
+            {layer: nothing.expand(model.layout.count("expert", layer), model.width) for layer in experts},
+        )
     sums: dict[Place, torch.Tensor] = {}
     tokens = 0
     for batch in plan(calibration, model, batch_size=batch_size):
-        seen = writes_on(model, batch.prompts(model.device))
+        seen = writes_on(model, batch.prompts(model.device), fine)
         tokens += len(batch.rows) * batch.length
-        for place in places:
-            total = seen[place].sum((0, 1), dtype=torch.float64)
-            sums[place] = sums[place] + total if place in sums else total
-    return {place: (total / tokens).to(model.dtype) for place, total in sums.items()}
+        for place, values in seen.at.items():
+            _add(sums, place, values.sum((0, 1), dtype=torch.float64))
+        for layer, call in seen.calls.items():
+            number, module = model.layout.count("expert", layer), experts[layer]
+            if isinstance(call, Routed) and module is not None:
+                with torch.no_grad():
+                    _add(sums, ("expert", layer), call.sums(module, number).sum(0))
+    means = {place: (total / tokens).to(model.device, model.dtype) for place, total in sums.items()}
+    calls = {layer: means.pop(("expert", layer)) for layer in experts}
+    return Writes(means, calls)
+
+
+def _add(sums: dict[Place, torch.Tensor], place: Place, total: torch.Tensor) -> None:
+    sums[place] = sums[place] + total if place in sums else total

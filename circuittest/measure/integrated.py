@@ -52,12 +52,14 @@ def path_scores(scorer: EdgeScores, points: Iterable[Trace]) -> Iterator[Tensor]
 def summed_gradients(points: Iterable[Trace]) -> Trace:
     """One trace whose gradients are the sum of those of a path, in the units' own dimensions: for node scores."""
     total: dict[Place, Tensor] = {}
-    changes: dict[Place, Tensor] = {}
+    last: Trace | None = None
     for point in points:
-        changes = point.changes
+        last = point
         for place, gradient in point.gradients.items():
             _add(total, place, gradient.to(torch.promote_types(gradient.dtype, torch.float32)))
-    return Trace(changes, {}, total)
+    if last is None:
+        raise TypeError("a path has at least one point")
+    return Trace(last.changes, {}, total, experts=last.experts)
 
 
 def _summed(scorer: EdgeScores, points: Iterable[Trace]) -> Iterator[Trace]:

@@ -7,9 +7,10 @@ zero.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,23 +18,40 @@ from torch import Tensor, nn
 from circuittest.errors import InterventionError, UnsupportedModel
 from circuittest.measure.batches import Batch
 from circuittest.measure.metrics import Targets, last_rows, metric_values
-from circuittest.models.hooks import on_input, on_output, version
+from circuittest.models.experts import Routed
+from circuittest.models.hooks import hooks, on_input, on_output, version
 from circuittest.models.loaded import LoadedModel
 
 Place = tuple[str, int]
 
-#: What units write when replaced, by place; broadcastable to [batch, length, features].
-Writes = Mapping[Place, Tensor]
-
+#: Kinds of unit within an MLP, which are captured where they are asked for.
+FINE = ("neuron", "expert")
 _NORMS = ("attn_norm", "mlp_norm", "q_norm", "k_norm", "attn_post", "mlp_post")
+
+
+@dataclass(frozen=True)
+class Writes:
+    """What units write, in one run or when replaced.
+
+    Attributes
+    ----------
+    at:
+        By place, broadcastable to [batch, length, features].
+    calls:
+        Layer → the call of a mixture's experts, or what each adds to any token [experts, width].
+    """
+
+    at: Mapping[Place, Tensor]
+    calls: Mapping[int, Routed | Tensor] = field(default_factory=dict)
 
 
 @dataclass
 class Captures:
-    """Tensors taken by hooks, by (role, layer)."""
+    """Tensors taken by hooks, by (role, layer), and the calls of mixtures' experts, by layer."""
 
     tensors: dict[Place, Tensor] = field(default_factory=dict)
     versions: dict[Place, int] = field(default_factory=dict)
+    calls: dict[int, Routed] = field(default_factory=dict)
 
     def take(
         self, role: str, layer: int, *, alias: bool = False, copy: bool = False
@@ -58,6 +76,20 @@ class Captures:
             return kept if alias else None
 
         return hook
+
+    def take_call(self, layer: int, rows: int) -> Callable[[nn.Module, tuple[Any, ...]], None]:
+        """A hook that records with what a mixture's experts are called, for the tokens of `rows` prompts."""
+
+        def hook(_: nn.Module, args: tuple[Any, ...]) -> None:
+            call = Routed.of(args, rows, layer)
+            self.calls[layer] = Routed(*(part.detach() for part in call))
+
+        return hook
+
+    def call(self, layer: int) -> Routed:
+        """The recorded call of a layer's experts, which ran once."""
+        self["expert", layer]
+        return self.calls[layer]
 
     def __getitem__(self, place: Place) -> Tensor:
         if place not in self.tensors:
@@ -84,7 +116,10 @@ class Trace:
     ----------
     changes:
         Replaced minus clean write, detached: ("embed", 0) and ("mlp", layer) [batch, length, width],
-        ("z", layer) [batch, length, heads · head size], the input of the output projection.
+        ("z", layer) [batch, length, heads · head size], the input of the output projection, ("neuron", layer)
+        [batch, length, neurons], that of the MLP's last projection.
+    experts:
+        Layer → the replaced and the clean call of a mixture's experts; see `Writes`.
     norms:
         Detached inputs of the norms ("attn_norm", "mlp_norm", "q_norm", "k_norm", "attn_post", "mlp_post", layer)
         where the gradients were taken.
@@ -106,20 +141,34 @@ class Trace:
     slots: dict[Place, Tensor] = field(default_factory=dict)
     summed: bool = False
     ranks: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    experts: Mapping[int, tuple[Routed | Tensor, Routed | Tensor]] = field(default_factory=dict)
 
 
-def write_places(model: LoadedModel) -> list[Place]:
-    """Where units write: what enters the blocks, and per layer the heads' slices ("z") and the MLP's output."""
+def write_places(model: LoadedModel, fine: Collection[str] = ()) -> list[Place]:
+    """Where units write: what enters the blocks, and per layer the heads' slices ("z") and the MLP's output.
+
+    With "neuron" in `fine` also the MLPs' neurons, where there are any.
+    """
     layers = range(model.layout.n_layers)
-    return [("embed", 0), *((role, layer) for layer in layers for role in ("z", "mlp"))]
+    found: list[Place] = [("embed", 0), *((role, layer) for layer in layers for role in ("z", "mlp"))]
+    if "neuron" in fine:
+        found += [("neuron", layer) for layer in layers if model.blocks[layer].down is not None]
+    return found
 
 
 def trace(
-    model: LoadedModel, batch: Batch, metric: str, *, reads: bool, others: Writes | None = None
+    model: LoadedModel,
+    batch: Batch,
+    metric: str,
+    *,
+    reads: bool,
+    others: Writes | None = None,
+    fine: Collection[str] = (),
 ) -> Trace:
     """Differentiate the metric at the clean prompts; changes are to `others`, by default the counterfactuals' writes.
 
-    With `reads` the gradients are those of every reading slot, else those of every unit's write.
+    With `reads` the gradients are those of every reading slot, else those of every unit's write, of units within MLPs
+    where `fine` names their kinds.
 
     Raises
     ------
@@ -130,17 +179,24 @@ def trace(
     """
     refuse_quantised(model)
     if others is None:
-        others = writes_on(model, batch.counterfactuals(model.device))
+        others = writes_on(model, batch.counterfactuals(model.device), fine)
     with torch.enable_grad():
-        seen, rows = _pass(model, batch.prompts(model.device), batch.tail, reads=reads)
+        seen, rows = _pass(model, batch.prompts(model.device), batch.tail, reads=reads, fine=fine)
         values = metric_values(model, rows, Targets.of(batch.items, model.device), metric)
-        gradients = _gradients(values.sum(), _places(model, seen, reads=reads))
-    changes = {place: others[place] - seen[place].detach() for place in write_places(model)}
-    return Trace(changes, _detached(seen, _NORMS), gradients)
+        gradients = _gradients(values.sum(), _places(model, seen, reads=reads, fine=fine))
+    clean = _written(model, seen, fine)
+    return Trace(_changes(others, clean), _detached(seen, _NORMS), gradients, experts=_pairs(others, clean))
 
 
 def points(
-    model: LoadedModel, batch: Batch, metric: str, *, steps: int, reads: bool, others: Writes | None = None
+    model: LoadedModel,
+    batch: Batch,
+    metric: str,
+    *,
+    steps: int,
+    reads: bool,
+    others: Writes | None = None,
+    fine: Collection[str] = (),
 ) -> Iterator[Trace]:
     """A trace at each point of the path of inputs from replaced to clean, gradients divided by the number of points.
 
@@ -155,23 +211,23 @@ def points(
     """
     refuse_quantised(model)
     prompts, targets = batch.prompts(model.device), Targets.of(batch.items, model.device)
-    clean, clean_rows = _writes_and_rows(model, prompts, batch.tail)
-    end = clean["embed", 0]
-    start = None if others is None else others["embed", 0].expand_as(end)
-    changes = {} if others is None else {place: others[place] - own for place, own in clean.items()}
+    clean, clean_rows = _writes_and_rows(model, prompts, batch.tail, fine)
+    end = clean.at["embed", 0]
     for k in range(steps):
         with torch.enable_grad():
-            if start is None:
-                seen, rows = _pass(model, batch.counterfactuals(model.device), batch.tail, reads=reads)
-                start = seen["embed", 0].detach()
-                changes = {place: seen[place].detach() - own for place, own in clean.items()}
+            if others is None:
+                ids = batch.counterfactuals(model.device)
+                seen, rows = _pass(model, ids, batch.tail, reads=reads, fine=fine)
+                others = _written(model, seen, fine)
             else:
-                enter = torch.lerp(start, end, k / steps)
-                seen, rows = _pass(model, prompts, batch.tail, reads=reads, enter=enter)
+                enter = torch.lerp(others.at["embed", 0].expand_as(end), end, k / steps)
+                seen, rows = _pass(model, prompts, batch.tail, reads=reads, fine=fine, enter=enter)
             values = metric_values(model, rows, targets, metric, clean=clean_rows)
-            gradients = _gradients(values.sum() / steps, _places(model, seen, reads=reads))
+            gradients = _gradients(values.sum() / steps, _places(model, seen, reads=reads, fine=fine))
+        if k == 0:
+            changes, pairs = _changes(others, clean), _pairs(others, clean)
         slots = _detached(seen, ("q", "k", "v", "qkv")) if reads else {}
-        yield Trace(changes, _detached(seen, _NORMS), gradients, slots)
+        yield Trace(changes, _detached(seen, _NORMS), gradients, slots, experts=pairs)
 
 
 def refuse_quantised(model: LoadedModel) -> None:
@@ -184,21 +240,49 @@ def refuse_quantised(model: LoadedModel) -> None:
         )
 
 
-def writes_on(model: LoadedModel, ids: Tensor) -> dict[Place, Tensor]:
+def writes_on(model: LoadedModel, ids: Tensor, fine: Collection[str] = ()) -> Writes:
     """What every unit writes on ids [batch, length]."""
-    return _writes_and_rows(model, ids, 1)[0]
+    return _writes_and_rows(model, ids, 1, fine)[0]
 
 
-def _writes_and_rows(model: LoadedModel, ids: Tensor, tail: int) -> tuple[dict[Place, Tensor], Tensor]:
+def _writes_and_rows(
+    model: LoadedModel, ids: Tensor, tail: int, fine: Collection[str]
+) -> tuple[Writes, Tensor]:
     seen = Captures()
     with torch.no_grad(), ExitStack() as stack:
-        _watch_writes(model, seen, stack)
+        _watch_writes(model, seen, stack, len(ids), fine)
         rows = last_rows(model.trunk(ids, use_cache=False).last_hidden_state, tail)
-    return {place: seen[place] for place in write_places(model)}, rows
+    return _written(model, seen, fine), rows
+
+
+def _written(model: LoadedModel, seen: Captures, fine: Collection[str]) -> Writes:
+    at = {place: seen[place].detach() for place in write_places(model, fine)}
+    return Writes(at, {layer: seen.call(layer) for layer in _mixtures(model, fine)})
+
+
+def _changes(others: Writes, clean: Writes) -> dict[Place, Tensor]:
+    return {place: others.at[place] - own for place, own in clean.at.items()}
+
+
+def _pairs(others: Writes, clean: Writes) -> dict[int, tuple[Routed | Tensor, Routed | Tensor]]:
+    return {layer: (others.calls[layer], call) for layer, call in clean.calls.items()}
+
+
+def _mixtures(model: LoadedModel, fine: Collection[str]) -> list[int]:
+    """The layers whose experts are watched."""
+    if "expert" not in fine:
+        return []
+    return [layer for layer, block in enumerate(model.blocks) if block.experts is not None]
 
 
 def _pass(
-    model: LoadedModel, ids: Tensor, tail: int, *, reads: bool, enter: Tensor | None = None
+    model: LoadedModel,
+    ids: Tensor,
+    tail: int,
+    *,
+    reads: bool,
+    fine: Collection[str],
+    enter: Tensor | None = None,
 ) -> tuple[Captures, Tensor]:
     """A forward that keeps its graph: what was seen, and the trunk's rows. `enter` is put before the first block."""
     seen = Captures()
@@ -206,31 +290,40 @@ def _pass(
         # The residual enters the blocks as a leaf, so that the graph exists although all weights are frozen.
         leaf = lambda x: (x if enter is None else enter).detach().requires_grad_()
         stack.enter_context(on_input(model.blocks[0].block, leaf))
-        _watch_writes(model, seen, stack)
+        _watch_writes(model, seen, stack, len(ids), fine)
         if reads:
             _watch_reads(model, seen, stack)
         hidden = model.trunk(ids, use_cache=False).last_hidden_state
     return seen, last_rows(hidden, tail)
 
 
-def _places(model: LoadedModel, seen: Captures, *, reads: bool) -> dict[Place, Tensor]:
+def _places(model: LoadedModel, seen: Captures, *, reads: bool, fine: Collection[str]) -> dict[Place, Tensor]:
     """What is differentiated: the input of every reader, or every write."""
+    if not reads:
+        where = write_places(model, fine) + [("expert", layer) for layer in _mixtures(model, fine)]
+        return {place: seen[place] for place in where}
     split = ("q", "k", "v") if model.adapter.qkv is None else ("qkv",)
-    roles = (*split, "mlp_in") if reads else ("z", "mlp")
-    found: list[Place] = [(role, layer) for layer in range(model.layout.n_layers) for role in roles]
-    found.append(("final", 0) if reads else ("embed", 0))
-    return {place: seen[place] for place in found}
+    layers = range(model.layout.n_layers)
+    found: list[Place] = [(role, layer) for layer in layers for role in (*split, "mlp_in")]
+    return {place: seen[place] for place in [*found, ("final", 0)]}
 
 
 def _detached(seen: Captures, roles: tuple[str, ...]) -> dict[Place, Tensor]:
     return {place: tensor.detach() for place, tensor in seen.tensors.items() if place[0] in roles}
 
 
-def _watch_writes(model: LoadedModel, seen: Captures, stack: ExitStack) -> None:
+def _watch_writes(
+    model: LoadedModel, seen: Captures, stack: ExitStack, rows: int, fine: Collection[str]
+) -> None:
     stack.enter_context(on_input(model.blocks[0].block, seen.take("embed", 0)))
     for layer, block in enumerate(model.blocks):
         stack.enter_context(on_input(block.out, seen.take("z", layer)))
         stack.enter_context(on_output(block.mlp_out, seen.take("mlp", layer, copy=model.in_place)))
+        if "neuron" in fine and block.down is not None:
+            stack.enter_context(on_input(block.down, seen.take("neuron", layer)))
+        if "expert" in fine and block.experts is not None:
+            stack.enter_context(hooks(block.experts.register_forward_pre_hook(seen.take_call(layer, rows))))
+            stack.enter_context(on_output(block.experts, seen.take("expert", layer, copy=True)))
 
 
 def _watch_reads(model: LoadedModel, seen: Captures, stack: ExitStack) -> None:
@@ -275,6 +368,8 @@ def _name(role: str, layer: int) -> str:
         "z": "the attention output projection",
         "mlp": "the MLP",
         "mlp_in": "the MLP",
+        "neuron": "the MLP's last projection",
+        "expert": "the experts",
     }
     word = words.get(role, f"the module {role!r}")
     return word if role in ("embed", "final") else f"{word} of layer L{layer}"

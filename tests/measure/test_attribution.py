@@ -125,7 +125,7 @@ def test_unequal_lengths_are_refused() -> None:
         ({"method": "eap-gi"}, "unknown method 'eap-gi'"),
         ({"level": "nodes"}, "unknown level"),
         ({"unit_score": "edge-abs"}, "Did you mean 'edge-abs-sum'"),
-        ({"kinds": ("neuron",)}, "units of kind 'neuron' cannot be scored"),
+        ({"kinds": ("logits",)}, "units of kind 'logits' cannot be scored"),
         ({"kinds": ()}, "no kinds"),
         ({"batch_size": 0}, "batch size of 0"),
     ],

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from circuittest.measure import edges as edges_module
-from circuittest.measure.attribution import _node_scores
 from circuittest.measure.batches import Batch, plan
 from circuittest.measure.edges import EdgeScores, edges, visible
+from circuittest.measure.nodes import writer_scores
 from circuittest.measure.trace import trace
 from circuittest.models.loaded import LoadedModel
 from circuittest.units import Edge, Layout, Unit
@@ -46,7 +46,7 @@ def edge_scores(model: LoadedModel, batch: Batch, metric: str) -> Tensor:
 
 def node_scores(model: LoadedModel, batch: Batch, metric: str) -> Tensor:
     with model.measuring():
-        return _node_scores(trace(model, batch, metric, reads=False), model.layout, torch.float64)
+        return writer_scores(trace(model, batch, metric, reads=False), model.layout, torch.float64)
 
 
 def sample(layout: Layout, each: int) -> list[Edge]:

@@ -12,11 +12,12 @@ from torch import Tensor
 
 from circuittest.errors import UsageError
 from circuittest.measure import integrated
-from circuittest.measure.attribution import _node_scores, attribute
+from circuittest.measure.attribution import attribute
 from circuittest.measure.batches import Batch, plan
 from circuittest.measure.edges import EdgeScores
 from circuittest.measure.integrated import path_scores, summed_gradients
 from circuittest.measure.metrics import Targets, last_rows, metric_values
+from circuittest.measure.nodes import writer_scores
 from circuittest.measure.trace import points
 from circuittest.models.loaded import LoadedModel
 from circuittest.units import Edge, Layout, Unit
@@ -46,7 +47,7 @@ def edge_scores(model: LoadedModel, batch: Batch, metric: str, steps: int = STEP
 def node_scores(model: LoadedModel, batch: Batch, metric: str, steps: int = STEPS) -> Tensor:
     with model.measuring():
         path = points(model, batch, metric, steps=steps, reads=False)
-        return _node_scores(summed_gradients(path), model.layout, torch.float64)
+        return writer_scores(summed_gradients(path), model.layout, torch.float64)
 
 
 def sample(layout: Layout) -> list[Edge]:
