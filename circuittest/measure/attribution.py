@@ -67,7 +67,7 @@ def attribute(
         changed one), at the last prompt position. "kl" needs the method "eap-ig": its gradient at the clean run is 0.
     method:
         "eap"; "eap-ig": gradients averaged over `steps` points between the baseline's and the clean embeddings; or
-        "exact": each unit replaced in turn (`circuittest.measure.exact`), for which `unit_score` means nothing.
+        "exact": each unit or edge replaced in turn (`circuittest.measure.exact`), where `unit_score` means nothing.
     baseline:
         What a unit's write is compared with: "counterfactual", its value on the item's counterfactual prompt; "zero";
         "mean", over all positions of the `calibration` prompts. The path of "eap-ig" starts at the baseline of the
@@ -113,6 +113,7 @@ def attribute(
             model,
             items,
             metric=metric,
+            level=level,
             kinds=kinds,
             value=baseline,
             calibration=calibration,
@@ -205,12 +206,6 @@ def _check(metric: str, method: str, steps: int, level: str, unit_score: str, ki
         raise UsageError("no kinds of unit were given", "", f"known are {', '.join(_KINDS)}")
     if method == "eap-ig" and (isinstance(steps, bool) or not isinstance(steps, int) or steps < 1):
         raise UsageError(f"{steps!r} steps", "the path of EAP-IG has a whole number of points", "use 5")
-    if method == "exact" and level == "edges":
-        raise UsageError(
-            "the method 'exact' at the level of edges",
-            "it replaces units, one pass each",
-            "use the method 'eap' or 'eap-ig', or knock edges out one by one with `circuittest.measure.patching`",
-        )
     if metric == "kl" and method == "eap":
         raise UsageError(
             "the metric 'kl' has no first-order estimate at the clean run",

@@ -136,7 +136,7 @@ def plan(
 
 def context(model: LoadedModel) -> int | None:
     """How many tokens the model was made to read; None where its configuration sets no limit (ALiBi)."""
-    config = model.module.config
+    config: Any = model.module.config
     limit = getattr(config, "max_position_embeddings", None)
     relative = config.model_type == "bloom" or getattr(config, "alibi", False)
     return limit if isinstance(limit, int) and not relative else None

@@ -16,7 +16,7 @@ from circuittest.measure.exact import activation_patching
 from circuittest.measure.metrics import Targets, last_rows, metric_values
 from circuittest.models.hooks import on_input, on_output
 from circuittest.models.loaded import LoadedModel
-from circuittest.units import Unit
+from circuittest.units import Edge, Unit
 from tests.helpers import tiny
 from tests.helpers.items import FakeItem, random_items
 
@@ -62,8 +62,8 @@ def test_each_unit_is_replaced_by_its_counterfactual_value(architecture: str) ->
         np.testing.assert_allclose(table.values[:, column], expected, rtol=1e-5, atol=1e-6)
 
 
-def test_it_is_what_attribution_estimates_to_first_order() -> None:
-    """Where the counterfactual hardly differs, the estimates agree with it, sign and size."""
+def nearly_the_same() -> tuple[LoadedModel, list[FakeItem]]:
+    """A model and prompts whose counterfactuals hardly differ."""
     model = tiny.build_loaded("llama", dtype=torch.float64)
     embedding = model.module.get_input_embeddings().weight
     with torch.no_grad():  # two tokens that are nearly the same
@@ -73,17 +73,43 @@ def test_it_is_what_attribution_estimates_to_first_order() -> None:
         FakeItem(0, (7, 4, 9, 4), (7, 5, 9, 4), (11,), (12,)),
         FakeItem(1, (4, 8, 9), (5, 8, 9), (13,), (3,)),
     ]
+    return model, items
+
+
+def test_it_is_what_attribution_estimates_to_first_order() -> None:
+    """Where the counterfactual hardly differs, the estimates agree with it, sign and size."""
+    model, items = nearly_the_same()
     exact = activation_patching(model, items, metric="log_prob").values
     for method in ("eap", "eap-ig"):
         found = attribute(model, items, metric="log_prob", method=method, unit_score="node").values
         np.testing.assert_allclose(found, exact, rtol=1e-2, atol=1e-2 * float(np.abs(exact).max()))
 
 
+def test_edges_one_by_one() -> None:
+    """Against knocking them out, and as what edge attribution estimates where little changes."""
+    model, items = nearly_the_same()
+    edges = [Edge.parse(e) for e in ("embed->L1.MLP", "L0.H1->L2.KV1.v", "L0.MLP->L1.H2.q", "L1.H3->logits")]
+    exact = activation_patching(model, items, metric="log_prob", level="edges", edges=edges)
+    assert exact.members == tuple(sorted(edges))
+    assert (exact.choices["level"], exact.choices["baseline"]) == ("edges", "counterfactual")
+    found = attribute(model, items, metric="log_prob", level="edges").columns(edges).values
+    np.testing.assert_allclose(found, exact.values, rtol=1e-2, atol=1e-2 * float(np.abs(exact.values).max()))
+
+
+def test_all_edges_of_a_small_model() -> None:
+    model = tiny.build_loaded("gpt2", n_layer=1, n_head=2, dtype=torch.float64)
+    items = random_items(2)
+    table = attribute(model, items, metric="logit_diff", method="exact", level="edges")
+    assert table.members == tuple(model.layout.edges())
+    # What the MLP writes is read by the logits alone, so its edge is the unit.
+    unit = attribute(model, items, metric="logit_diff", method="exact", kinds=("mlp",))
+    column = table.members.index(Edge.parse("L0.MLP->logits"))
+    np.testing.assert_allclose(table.values[:, column], unit.values[:, 0], rtol=1e-5, atol=1e-7)
+
+
 def test_what_cannot_be_patched_exactly_is_refused() -> None:
     model, items = model_of("gpt2"), random_items(2)
     with pytest.raises(UsageError, match="exact patching by the metric 'kl'"):
         activation_patching(model, items, metric="kl")
-    with pytest.raises(UsageError, match="'exact' at the level of edges"):
-        attribute(model, items, metric="log_prob", method="exact", level="edges")
     with pytest.raises(UsageError, match="without calibration examples"):
         attribute(model, items, metric="log_prob", method="exact", baseline="mean")
