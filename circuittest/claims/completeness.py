@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from circuittest.claims.kept import Ablation, Kept, Metric, halves, keep, reach, share
+from circuittest.claims.kept import Ablation, Kept, Metric, Where, halves, keep, reach, share
 from circuittest.stats import Estimate
 from circuittest.stats.absolute import AbsoluteInference
 from circuittest.stats.resampling import Floats
@@ -32,6 +32,7 @@ def completeness(
     circuit: Circuit,
     *,
     ablation: Ablation = "counterfactual",
+    positions: Where = "all",
     metric: Metric | None = None,
     universe: str | None = None,
     subsets: int = 20,
@@ -53,7 +54,7 @@ def completeness(
 
     Parameters
     ----------
-    ablation, metric, universe:
+    ablation, positions, metric, universe:
         As in `sufficiency`.
     subsets:
         Random subsets, each unit in with probability 1/2.
@@ -64,7 +65,9 @@ def completeness(
 
     Invalid as `sufficiency` is, and for fewer than eight examples.
     """
-    kept, reason = keep(lab, circuit, universe=universe, ablation=ablation, metric=metric)
+    kept, reason = keep(
+        lab, circuit, universe=universe, ablation=ablation, positions=positions, metric=metric
+    )
     choices = kept.choices | {"subsets": subsets, "greedy": greedy, "seed": seed}
 
     def invalid(reason: str, details: dict[str, Any] | None = None) -> Estimate:

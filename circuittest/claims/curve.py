@@ -20,9 +20,6 @@ from circuittest.claims.kept import Kept, Range, share
 from circuittest.errors import UsageError
 from circuittest.stats.resampling import Floats
 
-#: Sizes of the benchmark, in percent.
-MIB_SIZES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
-
 
 def faithfulness_curve(
     kept: Kept, reach: Range, sizes: list[float], *, score: str, method: str, seed: int
@@ -45,7 +42,7 @@ def faithfulness_curve(
                 f"a circuit size of {size!r} %", "sizes are percentages of the universe", "use 1 to 100"
             )
     if not sizes:
-        raise UsageError("no circuit sizes", "", f"give percentages such as {list(MIB_SIZES)}")
+        raise UsageError("no circuit sizes", "", "give percentages such as [1, 2, 5, 10, 20, 50]")
     table = kept.lab.scores("discover", universe=kept.choices["universe"], score=score, method=method)
     means = table.values.astype(np.float64).mean(axis=0)
     ranked = [table.members[i] for i in np.argsort(-means, kind="stable")]

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from circuittest.claims.kept import Ablation, Graded, keep, reach, share
+from circuittest.claims.clusters import Cluster, cluster_labels, clustered, few_clusters
+from circuittest.claims.kept import Ablation, Graded, Where, keep, reach, share
 from circuittest.stats import Estimate, MeanInference, RatioInference
 from circuittest.stats.absolute import AbsoluteInference
 
@@ -21,8 +22,10 @@ def equivalence(
     *,
     test: Literal["outperform", "difference"] = "outperform",
     ablation: Ablation = "counterfactual",
+    positions: Where = "all",
     metric: Graded | None = None,
     universe: str | None = None,
+    cluster: Cluster = "none",
     seed: int = 0,
 ) -> Estimate:
     """How far the kept circuit is from doing as well as the model; the threshold is a margin a person chooses.
@@ -41,8 +44,11 @@ def equivalence(
 
     Invalid as `sufficiency` is; "outperform" does not divide and needs no range.
     """
-    kept, reason = keep(lab, circuit, universe=universe, ablation=ablation, metric=metric)
-    choices = kept.choices | {"test": test, "seed": seed}
+    groups = cluster_labels(lab.data.evaluate, cluster)
+    kept, reason = keep(
+        lab, circuit, universe=universe, ablation=ablation, positions=positions, metric=metric, groups=groups
+    )
+    choices = kept.choices | {"test": test, "cluster": cluster, "seed": seed}
 
     def invalid(reason: str, details: dict[str, Any] | None = None) -> Estimate:
         return lab.estimate("equivalence", circuit, choices=choices, details=details or {}, invalid=reason)
@@ -54,23 +60,33 @@ def equivalence(
     noise = kept.noise(full, only)
     difference = only - full
     better, worse = difference > noise, difference < -noise
-    span = reach(full, empty, kept.metric, seed)
-    details = span.details() | {
-        "m_circuit": float(only.mean()),
-        "difference": float(difference.mean()),
-        "better": float(better.mean()),
-        "worse": float(worse.mean()),
-        "tied": float(1 - better.mean() - worse.mean()),
-        "noise": noise,
-    }
+    span = reach(full, empty, kept.metric, seed, groups)
+    details = (
+        span.details()
+        | clustered(groups, cluster)
+        | {
+            "m_circuit": float(only.mean()),
+            "difference": float(difference.mean()),
+            "better": float(better.mean()),
+            "worse": float(worse.mean()),
+            "tied": float(1 - better.mean() - worse.mean()),
+            "noise": noise,
+        }
+    )
     signed: MeanInference | RatioInference
     if test == "outperform":
-        signed = MeanInference((better * 0.5 - worse * 0.5).astype(np.float64), bounds=(-0.5, 0.5), seed=seed)
+        values = (better * 0.5 - worse * 0.5).astype(np.float64)
+        signed = MeanInference(values, groups, bounds=(-0.5, 0.5), seed=seed)
     elif span.reason:
         return invalid(span.reason, details)
     else:
         signed = share(difference, span, seed=seed)
     details["signed"] = signed.value
     return lab.estimate(
-        "equivalence", circuit, inference=AbsoluteInference(signed), choices=choices, details=details
+        "equivalence",
+        circuit,
+        inference=AbsoluteInference(signed),
+        choices=choices,
+        details=details,
+        hints=few_clusters(groups, cluster),
     )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from circuittest.claims.kept import Ablation, Graded, keep
+from circuittest.claims.kept import Ablation, Graded, Where, keep
 from circuittest.stats import Estimate
 from circuittest.stats.absolute import AbsoluteInference
 from circuittest.stats.concordance import ConcordanceInference
@@ -22,6 +22,7 @@ def independence(
     circuit: Circuit,
     *,
     ablation: Ablation = "counterfactual",
+    positions: Where = "all",
     metric: Graded | None = None,
     universe: str | None = None,
     seed: int = 0,
@@ -43,7 +44,9 @@ def independence(
     when the model is not competent; and when the model's score is the same on every example, so that nothing
     could follow it.
     """
-    kept, reason = keep(lab, circuit, universe=universe, ablation=ablation, metric=metric, whole=True)
+    kept, reason = keep(
+        lab, circuit, universe=universe, ablation=ablation, positions=positions, metric=metric, whole=True
+    )
     choices = kept.choices | {"seed": seed}
 
     def invalid(reason: str, details: dict[str, Any] | None = None) -> Estimate:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 Positions = NDArray[np.intp]
 Ablation = Literal["counterfactual", "mean", "mean-positions", "resample", "zero"]
+Where = Literal["all", "not-first", "answer"]
 Metric = Literal["logit_diff", "log_prob", "prob_diff", "accuracy"]
 Graded = Literal["logit_diff", "log_prob", "prob_diff"]
 
@@ -39,11 +40,14 @@ _BOUNDS: dict[str, tuple[float, float] | None] = {
     "logit_diff": None,
 }
 
-#: Spacing of numbers near 1 in each dtype.
-_EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
-
-#: Rounding of a score, in units of eps times its size: the sum of many roundings on the way to the logits.
-_ROUNDINGS = 64.0
+#: Rounding of a score relative to its size, by dtype: the spacing of numbers times the roundings that add up on the way
+#: to the logits (fewer in half precision, where products are accumulated in float32).
+_ROUNDING = {
+    "float64": 64 * 2.0**-52,
+    "float32": 64 * 2.0**-23,
+    "float16": 4 * 2.0**-10,
+    "bfloat16": 4 * 2.0**-7,
+}
 
 
 @dataclass(frozen=True)
@@ -56,8 +60,8 @@ class Kept:
         Their parts (`Layout.expand`), in canonical order.
     ranked:
         The units of the universe as it names them.
-    ablation, metric:
-        How units are removed, and the column of the outcome table.
+    ablation, positions, metric:
+        How and where units are removed, and the column of the outcome table.
     choices:
         These, for the record.
     """
@@ -67,6 +71,7 @@ class Kept:
     universe: tuple[Unit, ...]
     ranked: tuple[Unit, ...]
     ablation: str
+    positions: str
     metric: str
     choices: dict[str, Any]
 
@@ -76,14 +81,16 @@ class Kept:
 
     def outcomes(self, sets: Sequence[Iterable[Unit]], measure: str | None = None) -> Floats:
         """The metric [sets × examples] with each set ablated."""
-        table = self.lab.outcomes([tuple(units) for units in sets], value=self.ablation)
+        table = self.lab.outcomes(
+            [tuple(units) for units in sets], value=self.ablation, positions=self.positions
+        )
         return table.measure(measure or self.metric)
 
     def noise(self, *scores: Floats) -> float:
         """Differences of scores up to this are rounding."""
         dtype = str(self.lab.model.dtype).removeprefix("torch.")
         size = max([1.0, *(float(np.abs(score).max()) for score in scores)])
-        return _ROUNDINGS * _EPS[dtype] * size
+        return _ROUNDING[dtype] * size
 
 
 def keep(
@@ -92,8 +99,10 @@ def keep(
     *,
     universe: str | None,
     ablation: str,
+    positions: str,
     metric: str | None,
     whole: bool = False,
+    groups: Sequence[str] | None = None,
 ) -> tuple[Kept, str]:
     """A circuit ready to be kept, and the reason why it cannot be judged, or "".
 
@@ -106,16 +115,16 @@ def keep(
     measure = lab.accuracy if wanted == "accuracy" else wanted
     choices = {
         "ablation": ablation,
-        "positions": "all",
+        "positions": positions,
         "metric": measure,
         "universe": name,
         "outside_universe": "untouched",
     }
     if reason := _edges(circuit) or usable_circuit(circuit) or disjoint(lab, circuit):
-        return Kept(lab, (), (), (), ablation, measure, choices), reason
+        return Kept(lab, (), (), (), ablation, positions, measure, choices), reason
     ranked = lab.layout.universe(name)
     parts, members = lab.layout.expand(ranked), lab.layout.expand(circuit.units)
-    kept = Kept(lab, members, parts, ranked, ablation, measure, choices)
+    kept = Kept(lab, members, parts, ranked, ablation, positions, measure, choices)
     if outside := sorted(set(members) - set(parts)):
         return kept, (
             f"{outside[0]} is not in the universe {name!r}, and what is outside it is never removed; widen the "
@@ -126,7 +135,7 @@ def keep(
             f"the circuit is the whole universe {name!r}: nothing would be removed, so that keeping it is the model "
             "itself; judge a smaller circuit, or widen the universe"
         )
-    gate = competent(lab, parts, lab.accuracy, value=ablation)
+    gate = competent(lab, parts, lab.accuracy, value=ablation, positions=positions, groups=groups)
     return kept, "" if gate.passed else gate.reason
 
 
@@ -149,12 +158,15 @@ class Range:
         Metric [n] of the model, and with the whole universe ablated.
     interval:
         Of the mean difference, at 95 %.
+    groups:
+        Labels of examples that are drawn together, or None.
     """
 
     full: Floats
     empty: Floats
     interval: tuple[float, float]
     metric: str
+    groups: Sequence[str] | None = None
 
     @property
     def value(self) -> float:
@@ -183,14 +195,14 @@ class Range:
         }
 
 
-def reach(full: Floats, empty: Floats, metric: str, seed: int) -> Range:
+def reach(full: Floats, empty: Floats, metric: str, seed: int, groups: Sequence[str] | None = None) -> Range:
     """The range between the model and the emptied universe, with the interval that guards ratios."""
     difference = full - empty
     bounds = _BOUNDS[metric]
     mean = float(difference.mean())
     if bounds is not None:
         width = bounds[1] - bounds[0]
-        interval = MeanInference(difference, bounds=(-width, width), seed=seed).interval(0.95)
+        interval = MeanInference(difference, groups, bounds=(-width, width), seed=seed).interval(0.95)
     elif mean != 0 and float(np.ptp(difference)) <= 1e-6 * abs(mean):
         # equal on every example: one unseen example may be as far on the other side
         low, high = RatioInference(np.ones_like(difference), np.ones_like(difference), seed=seed).interval(
@@ -198,8 +210,8 @@ def reach(full: Floats, empty: Floats, metric: str, seed: int) -> Range:
         )
         interval = (min(low * mean, high * mean), max(low * mean, high * mean))
     else:
-        interval = MeanInference(difference, bounds=None, seed=seed).interval(0.95)
-    return Range(full, empty, interval, metric)
+        interval = MeanInference(difference, groups, bounds=None, seed=seed).interval(0.95)
+    return Range(full, empty, interval, metric, groups)
 
 
 def share(numerator: Floats, span: Range, *, between: bool = False, seed: int) -> RatioInference:
@@ -209,8 +221,9 @@ def share(numerator: Floats, span: Range, *, between: bool = False, seed: int) -
     """
     below, bounds = span.full - span.empty, _BOUNDS[span.metric]
     if bounds is None:
-        return RatioInference(numerator, below, seed=seed)
-    return BoundedRatioInference(numerator, below, width=bounds[1] - bounds[0], between=between, seed=seed)
+        return RatioInference(numerator, below, span.groups, seed=seed)
+    width = bounds[1] - bounds[0]
+    return BoundedRatioInference(numerator, below, span.groups, width=width, between=between, seed=seed)
 
 
 def halves(count: int, seed: int) -> tuple[Positions, Positions]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from circuittest.claims.completeness import FEWEST
-from circuittest.claims.kept import Ablation, Kept, Metric, halves, keep
+from circuittest.claims.kept import Ablation, Kept, Metric, Where, halves, keep
 from circuittest.stats import Estimate
 from circuittest.stats.exceedance import ExceedanceInference
 from circuittest.stats.resampling import Floats
@@ -34,6 +34,7 @@ def minimality(
     quantile: float = 0.9,
     controls: int = 100,
     ablation: Ablation = "counterfactual",
+    positions: Where = "all",
     metric: Metric | None = None,
     universe: str | None = None,
     seed: int = 0,
@@ -62,13 +63,15 @@ def minimality(
         Of the references' effects.
     controls:
         References to draw for each kind of unit; all of them where there are fewer.
-    ablation, metric, universe, seed:
+    ablation, positions, metric, universe, seed:
         As in `sufficiency`.
 
     Invalid as `sufficiency` is, but for the range, which does not enter; when fewer than 20 units of a kind are left
     outside the circuit; and, with "knockouts", for fewer than eight examples.
     """
-    kept, reason = keep(lab, circuit, universe=universe, ablation=ablation, metric=metric)
+    kept, reason = keep(
+        lab, circuit, universe=universe, ablation=ablation, positions=positions, metric=metric
+    )
     choices = kept.choices | {"given": given, "quantile": quantile, "controls": controls, "seed": seed}
 
     def invalid(reason: str) -> Estimate:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from circuittest.claims.clusters import Cluster, cluster_labels, clustered, few_clusters
 from circuittest.claims.curve import faithfulness_curve
-from circuittest.claims.kept import Ablation, Kept, Metric, Range, keep, reach, share
+from circuittest.claims.kept import Ablation, Kept, Metric, Range, Where, keep, reach, share
 from circuittest.controls import matched_controls
 from circuittest.errors import ControlError
 from circuittest.stats import Estimate, rank_p
@@ -22,10 +23,12 @@ def sufficiency(
     circuit: Circuit,
     *,
     ablation: Ablation = "counterfactual",
+    positions: Where = "all",
     metric: Metric | None = None,
     universe: str | None = None,
     controls: int = 0,
     sizes: list[float] | None = None,
+    cluster: Cluster = "none",
     seed: int = 0,
 ) -> Estimate:
     """Share of the behaviour that is left when of the universe only the circuit is kept (faithfulness).
@@ -41,6 +44,8 @@ def sufficiency(
     ablation:
         What the other units give instead: their value on the example's counterfactual prompt, the mean over
         discovery examples (also per position), the value on another discovery prompt, or zero.
+    positions:
+        At which positions they do: all, all but the first, or the answer's.
     metric:
         "logit_diff", "log_prob", "prob_diff", or "accuracy" (the task's); by default the task's metric.
     universe:
@@ -51,14 +56,19 @@ def sufficiency(
     sizes:
         Circuit sizes in percent of the universe, for CPR and CMD in ``details["curve"]`` (see
         `circuittest.claims.curve`); circuits there are the top units by mean attribution on discovery examples.
+    cluster:
+        Which examples are drawn together (`circuittest.claims.clusters`).
     seed:
         Of the random circuits and of the resampling.
 
     Invalid when the circuit is empty, holds edges, leaves the universe or fills it, or was chosen on evaluation
     examples; when the model is not competent; and when the interval of m(full) - m(∅ kept) contains zero.
     """
-    kept, reason = keep(lab, circuit, universe=universe, ablation=ablation, metric=metric)
-    choices = kept.choices | {"controls": controls, "sizes": sizes, "seed": seed}
+    groups = cluster_labels(lab.data.evaluate, cluster)
+    kept, reason = keep(
+        lab, circuit, universe=universe, ablation=ablation, positions=positions, metric=metric, groups=groups
+    )
+    choices = kept.choices | {"controls": controls, "sizes": sizes, "cluster": cluster, "seed": seed}
 
     def invalid(reason: str, details: dict[str, Any] | None = None) -> Estimate:
         return lab.estimate("sufficiency", circuit, choices=choices, details=details or {}, invalid=reason)
@@ -66,8 +76,8 @@ def sufficiency(
     if reason:
         return invalid(reason)
     full, empty = kept.outcomes([(), kept.universe])
-    span = reach(full, empty, kept.metric, seed)
-    details = span.details()
+    span = reach(full, empty, kept.metric, seed, groups)
+    details = span.details() | clustered(groups, cluster)
     if span.reason:
         return invalid(span.reason, details)
     only = kept.outcomes([kept.without(kept.circuit)])[0]
@@ -95,7 +105,7 @@ def sufficiency(
         inference=inference,
         choices=choices,
         details=details,
-        hints=_hints(inference.value),
+        hints=_hints(inference.value) + few_clusters(groups, cluster),
     )
 
 

@@ -45,6 +45,13 @@ def test_a_complement_that_follows_or_mirrors(share: float) -> None:
     assert "refutes independence" in found.hints[0]
 
 
+def test_a_circuit_that_does_nothing_leaves_the_model_as_it_is() -> None:
+    found = lab(0.0).independence(Circuit.of([Unit("head", 3, 4)]))
+    assert found.details["m_without"] == found.details["m_full"]
+    assert found.value == pytest.approx(1.0)
+    assert not found <= 0.2
+
+
 def test_rounding_without_the_circuit_is_no_dependence() -> None:
     found = lab(1e-7).independence(CIRCUIT)
     assert found.value == 0.0

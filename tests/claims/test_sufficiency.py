@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 from circuittest.circuit import Circuit, prompt_digest
 from circuittest.errors import UnitError, UsageError
+from circuittest.find.sizes import areas
 from circuittest.stats import InvalidClaim
 from circuittest.units import Layout, Unit
 from tests.helpers.table_lab import Rule, TableLab, task_data
@@ -46,6 +48,10 @@ def test_what_is_kept_is_the_universe_less_the_circuit() -> None:
     everything = set(there.layout.universe("all"))
     assert (tuple(sorted(everything - KEY)),) in there.calls
     assert {call["value"] for call in there.how} == {"mean"}
+    assert {call["positions"] for call in there.how} == {"all"}
+    there.how.clear()
+    there.sufficiency(circuit(), positions="answer")
+    assert {call["positions"] for call in there.how} == {"answer"}
 
 
 def test_the_share_lies_between_nothing_kept_and_the_model() -> None:
@@ -81,6 +87,27 @@ def test_accuracy_is_a_metric() -> None:
     found = there.sufficiency(circuit("L1.H2"), metric="accuracy")
     assert found.value == 0.5
     assert found.choices["metric"] == "argmax"
+
+
+def test_examples_of_a_group_are_drawn_together() -> None:
+    # in every other group of six the circuit keeps the behaviour
+    graded = lambda units, i: 4.0 * (not units or (bool(not units & KEY) and i // 6 % 2 == 0)) + 0.1 * (i % 5)
+    data = task_data()
+    grouped = replace(
+        data, evaluate=tuple(replace(item, group=f"g{item.index // 6}") for item in data.evaluate)
+    )
+    alone, together = (
+        TableLab(needs_key, graded=graded, data=grouped).sufficiency(circuit(), cluster=cluster)
+        for cluster in ("none", "group")
+    )
+    assert alone.value == together.value
+    assert alone.interval is not None
+    assert together.interval is not None
+    width = [found[1] - found[0] for found in (alone.interval, together.interval)]
+    assert width[1] > 1.5 * width[0]
+    assert together.details["clusters"]["by"] == "group"
+    with pytest.raises(UsageError, match="group"):
+        lab(graded).sufficiency(circuit(), cluster="group")
 
 
 def test_a_log_probability_has_no_raw_ratio() -> None:
@@ -130,6 +157,11 @@ def test_areas_over_sizes() -> None:
     assert curve["cmd"] == pytest.approx(1 / 48 + 0.5 / 48)
     assert curve["cpr_interval"][0] <= curve["cpr"] <= curve["cpr_interval"][1]
     assert curve["cmd_interval"][0] <= curve["cmd"] <= curve["cmd_interval"][1]
+    every = there.sufficiency(circuit(), sizes=[2.1, 4.2, 30.0, 60.0, 100.0]).details["curve"]
+    both = areas([k / 48 for k in every["units"]], every["sufficiency"])
+    assert every["units"][0] == 1
+    assert every["sufficiency"][0] == 0.0  # so that up to the first size CPR gains nothing, and CMD 1/48
+    assert (every["cpr"], every["cmd"]) == (pytest.approx(both.cpr), pytest.approx(both.cmd + 1 / 48))
     whole = there.sufficiency(circuit(), sizes=[100.0]).details["curve"]
     assert (whole["cpr"], whole["cmd"]) == (0.5, 0.5)  # a straight line from nothing to everything
     for bad in ([], [0.0], [101.0], [math.nan]):
