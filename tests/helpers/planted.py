@@ -28,6 +28,8 @@ Variants:
   the ablation of any one gives accuracy 0. The logit difference is 8√f with f(s) = 2s²/((1+s²)² + 2s²); node scores
   are −4 s f′/√f for L4.H5, half of it for L1.H2, a quarter for embed, and −8√f (2 − f) for L5.MLP. (At s = 1 the
   score of L4.H5 would be 0, although its ablation costs everything: first-order estimates can miss a necessary unit.)
+- ``backup=True``: ``L5.H1`` does what L4.H5 does. With both the logit of Y_a is 16/√5, with either 4√2, with neither 0:
+  ablating one costs no accuracy and a fifth of the logit difference, ablating both costs everything.
 """
 
 from __future__ import annotations
@@ -55,6 +57,7 @@ Y = tuple(range(16, 16 + CLASSES))
 VOCAB = 24
 
 CARRIER, READER, SECOND = Unit("head", 1, 2), Unit("head", 4, 5), Unit("head", 2, 6)
+BACKUP = Unit("head", 5, 1)
 TRANSLATOR = Unit("mlp", 5)
 
 #: Places of the directions: one per class for x, r and o, then flags.
@@ -107,7 +110,9 @@ class Planted:
         return found
 
 
-def build(*, mlp: bool = False, families: int = 1, dtype: torch.dtype = torch.float32) -> Planted:
+def build(
+    *, mlp: bool = False, families: int = 1, backup: bool = False, dtype: torch.dtype = torch.float32
+) -> Planted:
     """A planted model; see the module's text for what is true of it."""
     config = GPT2Config(
         vocab_size=VOCAB,
@@ -133,7 +138,7 @@ def build(*, mlp: bool = False, families: int = 1, dtype: torch.dtype = torch.fl
                 _head(block, head, query=_IS_RELAY, key=_IS_X, value=_X, out=_R)
             elif unit == SECOND and families == 2:
                 _head(block, head, query=_IS_RELAY, key=_IS_X2, value=_X, out=_R)
-            elif unit == READER:
+            elif unit == READER or (unit == BACKUP and backup):
                 _head(
                     block,
                     head,
@@ -146,7 +151,7 @@ def build(*, mlp: bool = False, families: int = 1, dtype: torch.dtype = torch.fl
             else:
                 _idle_head(block, head)
         _mlp(block, translate=mlp and layer == TRANSLATOR.layer)
-    units = [CARRIER, READER] + [SECOND] * (families == 2) + [TRANSLATOR] * mlp
+    units = [CARRIER, READER] + [SECOND] * (families == 2) + [TRANSLATOR] * mlp + [BACKUP] * backup
     return Planted(from_module(module, name="planted"), tuple(sorted(units)), families)
 
 
