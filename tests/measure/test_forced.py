@@ -88,6 +88,16 @@ def test_outcomes_under_ablation_are_those_of_edited_weights(architecture: str, 
     assert table.measure("argmax")[0, 2] == 0.0
 
 
+def test_the_answer_follows_both_prompts() -> None:
+    (item,) = several(1, rest=2, ends=(5,))
+    whole = (*item.answer_ids, *item.answer_rest)
+    for one, given in ((item, whole), (replace(item, ends=frozenset()), whole[:-1])):
+        (batch,) = plan([one], model_of("gpt2"))
+        assert batch.prompts(torch.device("cpu")).tolist() == [[*item.prompt_ids, *given]]
+        assert batch.counterfactuals(torch.device("cpu")).tolist() == [[*item.counterfactual_ids, *given]]
+        assert (batch.length, batch.tail) == (6 + len(given), 1 + len(given))
+
+
 def test_an_answer_that_goes_on_is_wrong() -> None:
     model = model_of("gpt2")
     (item,) = several(1, rest=1)
