@@ -176,7 +176,7 @@ def similarities(
         return str(error)
     sizes_in_clusters = [np.unique(scores.clusters[p]).size for p in blocks.positions]
     made = Subtasks(blocks, found, smallest_df(sizes_in_clusters), "")
-    return replace(made, invalid=_unusable(made))
+    return replace(made, invalid=unusable(made))
 
 
 def block_codes(blocks: Blocks, count: int) -> NDArray[np.intp]:
@@ -186,7 +186,7 @@ def block_codes(blocks: Blocks, count: int) -> NDArray[np.intp]:
     return codes
 
 
-def _unusable(made: Subtasks) -> str:
+def unusable(made: Subtasks) -> str:
     """Why the corrected similarities are undefined, or "": the ratio is guarded by its denominator's interval."""
     constant = np.isnan(np.diagonal(made.found.raw)) | np.isnan(made.found.reliability)
     if constant.any():

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from circuittest.claims.subtasks import Subtasks, unusable
 from circuittest.errors import TaskError, UsageError
+from circuittest.find.similarity import BlockSimilarity
 from circuittest.tasks import Partition
 from tests.helpers.score_lab import EDGES, UNITS, ScoreLab, correlated, noisy
 
@@ -220,3 +222,19 @@ def test_a_spec_may_claim_it(tmp_path: Any) -> None:
     spec = load_spec(path)
     lab = lab_with(scaled(1.0), noise=1.0)
     assert [judge(spec, claim, lab).outcome for claim in spec.claims] == ["supported"] * 3
+
+
+def test_the_ratio_is_guarded_by_its_denominators_interval() -> None:
+    # all subsamples agree with themselves a little, but a reliability of zero is within the error
+    matrix = lambda r: np.array([[r, 0.05], [0.05, 0.8]])
+    drawn = np.stack([matrix(r) for r in np.linspace(0.02, 0.22, 40)])
+    blocks = Partition.parse("order").resolve([*map(Row, TEMPLATES)])
+    weak = Subtasks(blocks, BlockSimilarity(np.eye(2), matrix(0.12), drawn), 39.0, "")
+    assert "split-half reliability 0.12 (lower bound -0.09)" in unusable(weak)
+    strong = Subtasks(blocks, BlockSimilarity(np.eye(2), matrix(0.32), drawn), 39.0, "")
+    assert unusable(strong) == ""
+
+
+class Row:
+    def __init__(self, features: dict[str, Any]) -> None:
+        self.features, self.group = features, ""
