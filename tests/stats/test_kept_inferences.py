@@ -228,6 +228,18 @@ def test_a_unit_below_the_quantile_seldom_earns(n: int) -> None:
     assert false / REPETITIONS <= TAIL
 
 
+@pytest.mark.parametrize("n", [15, 30])
+def test_rare_examples_that_go_the_other_way_are_allowed_for(n: int) -> None:
+    # the unit's mean is that of its references, but most examples show it above
+    rng = generator(3)
+    false = 0
+    for seed in range(REPETITIONS):
+        own = 1.0 - rng.exponential(size=n)
+        found = ExceedanceInference(own, np.zeros((20, n)), 20, draws=DRAWS, seed=seed)
+        false += found.p_value(">=", 0.9) <= 0.025
+    assert false / REPETITIONS <= TAIL
+
+
 def test_drawn_references_stand_for_their_population() -> None:
     # 85 % of a very large population are below the unit
     def draw(rng: Rng, seed: int) -> Inference:
