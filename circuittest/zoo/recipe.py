@@ -4,7 +4,7 @@ it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from circuittest.zoo.vocabulary import BOS, EOS, PAD, vocabulary
@@ -42,6 +42,11 @@ class Schedule:
 # penalty, so a model can also ship before it is consolidated.
 LEARN = Schedule()
 CONSOLIDATE = Schedule(steps=1200, lr=1.5e-3, penalty_from=0.05, penalty_full=0.5, early=0.0)
+# The GPT-NeoX models learn the trained sums of two and three numbers by heart (right on all of them, on four in five of
+# the held-out ones). There are too many of four and five for that.
+OPERANDS = ((2, 0.1), (3, 0.35), (4, 0.4), (5, 0.15))
+LITERALS = ((1, 1.0), (2, 2.0), (3, 3.0), (4, 2.0))
+VARIED = tuple(replace(stage, operands=OPERANDS, literals=LITERALS) for stage in (LEARN, CONSOLIDATE))
 
 
 @dataclass(frozen=True)
@@ -65,10 +70,10 @@ class Build:
 BUILDS = {
     build.name: build
     for build in (
-        Build("mha", "gpt_neox", kv_heads=8),
+        Build("mha", "gpt_neox", kv_heads=8, stages=VARIED),
         Build("gqa", "llama", kv_heads=2, mlp=192),
         Build("gqa-mha", "llama", kv_heads=8, mlp=192),
-        Build("redundant", "gpt_neox", kv_heads=8, stages=(LEARN,), penalty=0.0),
+        Build("redundant", "gpt_neox", kv_heads=8, stages=VARIED[:1], penalty=0.0),
     )
 }
 
