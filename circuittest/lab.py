@@ -154,6 +154,16 @@ class Lab:
             )
         return self._others[key]
 
+    def on_text(self, path: str | Path) -> Lab:
+        """The lab of running text on the same model: predict the true next token (`circuittest.tasks.text`)."""
+        from circuittest.tasks.text import text_data
+
+        key = f"text {path}"
+        if key not in self._others:
+            data = text_data(path, self.model.tokenizer, prefix=self._prefix)
+            self._others[key] = Lab(self.model, data, name=self._name, prefix=self._prefix)
+        return self._others[key]
+
     def where(self, predicate: str) -> Lab:
         """The lab of a subtask: the examples for which a predicate on their features holds (``template == 0``).
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from circuittest.claims import labels
@@ -35,7 +36,8 @@ def closure(
     *,
     controls: int = 100,
     match: Literal["kind", "layer"] = "kind",
-    metric: Literal["log_prob", "logit_diff", "accuracy"] = "log_prob",
+    metric: Literal["log_prob", "logit_diff", "accuracy", "loss"] = "log_prob",
+    text: str | None = None,
     ablation: Ablation = "zero",
     positions: Literal["all", "not-first", "answer"] = "all",
     tolerance: float = 0.1,
@@ -65,7 +67,10 @@ def closure(
         As for `necessity`; rank p cannot fall below 1/(controls + 1), so fewer than 39 sets establish neither of the
         first two labels, and a circuit of a tenth of the universe needs 72.
     metric:
-        What the number is measured in; the label always uses all three.
+        What the number is measured in; the label always uses log-probability, logit difference and accuracy.
+    text:
+        A text file, on which ``details["loss"]`` and ``metric="loss"`` are measured: how much the loss on *true next
+        tokens* rises beyond controls, in nats. Another number from other data, and no part of the label.
     ablation, positions:
         As for `necessity`.
     tolerance:
@@ -89,6 +94,7 @@ def closure(
         "universe": name,
         "accuracy": measure,
         "metric": metric,
+        **({"text": Path(text).name} if text else {}),
         "tolerance": tolerance,
         "complement": list(complement or ()),
         "seed": seed,
@@ -100,6 +106,10 @@ def closure(
             "closure", circuit, choices=choices, details=details or {}, invalid=reason, labels=open_
         )
 
+    if metric == "loss" and text is None:
+        return invalid("a loss is measured on text: give a file as 'text'")
+    if text is not None and ablation == "counterfactual":
+        return invalid("running text has no counterfactual prompts: use another ablation, or no text")
     if not 0 < tolerance < 1:
         return invalid(f"tolerance is {tolerance!r}: it is a share between 0 and 1, such as 0.1")
     if reason := usable_circuit(circuit) or disjoint(lab, circuit):
@@ -139,11 +149,26 @@ def closure(
     if backup:
         jointly = parts(backup)
         details["with_complement_removed"] = {name: part.details() for name, part in jointly.items()}
-    inference = alone[measure if metric == "accuracy" else metric].damage.beyond
+    damage = alone[measure if metric == "accuracy" else "log_prob" if metric == "loss" else metric].damage
+    if text is not None:
+        elsewhere = lab.on_text(text)
+        (on_text,) = damages(
+            elsewhere,
+            circuit.units,
+            units,
+            drawn,
+            ["log_prob"],
+            ablation=ablation,
+            positions=positions,
+            seed=seed,
+        )
+        details["loss"] = _loss(on_text, elsewhere.data.digest)
+        damage = on_text if metric == "loss" else damage
     return lab.estimate(
         "closure",
         circuit,
-        inference=inference,
+        inference=damage.beyond,
+        n_examples=damage.base.size,
         n_controls=len(drawn.sets),
         choices=choices,
         details=details,
@@ -207,6 +232,21 @@ class Part:
             "p_interfering": self.p_help,
             "p_none": self.p_equal,
         }
+
+
+def _loss(damage: Damage, digest: str) -> dict[str, Any]:
+    """The rise of the loss on true next tokens, which is the fall of their log-probability."""
+    rank = damage.rank()
+    return {
+        "base": -float(damage.base.mean()),
+        "effect": damage.effect,
+        "controls": damage.of_controls,
+        "beyond": {"value": damage.beyond.value, "interval": ends(damage.beyond)},
+        "p": rank.p,
+        "p_resolution": rank.resolution,
+        "n": damage.base.size,
+        "digest": digest,
+    }
 
 
 def judge(

@@ -187,6 +187,25 @@ def test_what_cannot_be_judged() -> None:
     assert "contains zero" in flat.closure(Circuit.of([KEY])).invalid
 
 
+def test_the_loss_on_other_text_is_another_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    # the head carries the task, and every other head carries the text
+    lab = lab_of(needs)
+    other = lab_of(lambda ablated, i: 4.0 - 2.0 * bool(ablated - {KEY}), data=task_data(20, 50))
+    monkeypatch.setattr(lab, "on_text", lambda path: other, raising=False)
+    found = lab.closure(Circuit.of([KEY]), text="somewhere/words.txt")
+    assert found.label == "load-bearing"
+    assert found.value == pytest.approx(4.0, abs=0.1)
+    loss = found.details["loss"]
+    assert loss["beyond"]["value"] == pytest.approx(-2.0, abs=0.1)
+    assert (loss["p"], loss["n"]) == (1.0, 50)
+    assert found.choices["text"] == "words.txt"
+    number = lab.closure(Circuit.of([KEY]), text="words.txt", metric="loss")
+    assert number.value == loss["beyond"]["value"]
+    assert (number.n_examples, number.label) == (50, "load-bearing")
+    assert "give a file" in lab.closure(Circuit.of([KEY]), metric="loss").invalid
+    assert "no counterfactual" in lab.closure(Circuit.of([KEY]), text="t", ablation="counterfactual").invalid
+
+
 def test_one_example_and_equal_examples() -> None:
     one = lab_of(needs, data=task_data(4, 1)).closure(Circuit.of([KEY]))
     assert "not competent" in one.invalid
