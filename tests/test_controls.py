@@ -13,6 +13,7 @@ from hypothesis import assume, given, settings, strategies as st
 from circuittest.circuit import Circuit
 from circuittest.controls import ENUMERATE_UP_TO, Controls, matched_controls, strata
 from circuittest.errors import ControlError
+from circuittest.stats import rank_p
 from circuittest.units import Layout, Unit
 from hypothesis_circuittest import circuits, control_sets, layouts, unit_sets
 
@@ -209,3 +210,39 @@ def test_strata_count_the_circuit_and_never_hold_it(data: st.DataObject, layout:
     assert sum(need for _, need in found.values()) == len(units)
     assert list(found) == sorted(found)
     assert not {unit for pool, _ in found.values() for unit in pool} & set(units)
+
+
+def test_random_circuits_are_drawn_from_the_whole_universe() -> None:
+    layout = Layout(n_layers=3, n_heads=4, n_kv_heads=4)
+    heads = layout.universe("heads")
+    few = matched_controls(heads[:1], heads, layout, count=5, seed=0, outside=False)
+    assert few.enumerated
+    assert set(few.sets) == {(unit,) for unit in heads[1:]}
+    # more than half of the universe: no control lies outside, random circuits exist all the same
+    many = matched_controls(heads[:7], heads, layout, count=300, seed=0, outside=False)
+    assert not many.enumerated
+    assert many.population == comb(12, 7) - 1
+    assert len(set(many.sets)) == 300
+    assert heads[:7] not in many.sets
+    assert {unit for units in many.sets for unit in units} == set(heads)
+    with pytest.raises(ControlError, match="no other matched set"):
+        matched_controls(heads, heads, layout, count=5, seed=0, outside=False)
+
+
+def test_only_among_random_circuits_is_the_rank_of_one_exact() -> None:
+    layout = Layout(n_layers=4, n_heads=8, n_kv_heads=8)
+    heads = layout.universe("heads")
+    rng = np.random.default_rng(0)
+    false = {True: 0, False: 0}
+    for _ in range(200):
+        effect = dict(zip(heads, rng.exponential(size=len(heads)), strict=True))
+        circuit = [heads[i] for i in rng.choice(len(heads), 12, replace=False)]
+        for outside in false:
+            drawn = matched_controls(
+                circuit, heads, layout, count=39, seed=int(rng.integers(1000)), outside=outside
+            )
+            totals = [sum(effect[unit] for unit in units) for units in drawn.sets]
+            p = rank_p(sum(effect[unit] for unit in circuit), totals, harmful_is="high").p
+            false[outside] += p <= 0.05
+    assert false[False] / 200 <= 0.05 + 2.6 * (0.05 * 0.95 / 200) ** 0.5
+    assert false[True] / 200 > 0.1
