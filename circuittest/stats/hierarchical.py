@@ -5,17 +5,19 @@ a statement about models rests on as many observations as there are models. So t
 means of its units already carry all noise from below, and with few of them what matters is not to pretend to know
 their spread:
 
-*sampled* (default): the models stand for others like them. Each end is the widest of Student's t over the k model
-means with k - 1 degrees of freedom, the bootstrap-t, the Dirichlet bound of `circuittest.stats.mean` for unbounded
-values, and the interval given these models, which keeps the width above zero where all models happen to agree. Two
-models give next to nothing (t with one degree of freedom), one gives nothing.
+*sampled* (default): the models stand for others like them, and one kind of model may be missing from the sample.
+For bounded values each end is the widest of the bound of `circuittest.stats.mean` over the k model means, with its
+worst-case pseudo-model, and of the interval given these models. That holds for every population, and it is wide: with
+k = 5 the lower end is about half the value, with k = 10 about a third below it. Values without bounds are *smooth*.
+
+*smooth*: model means are taken to vary smoothly. Each end is the widest of Student's t over the k means with k - 1
+degrees of freedom, the bootstrap-t, the Dirichlet bound for values without bounds, and the interval given these
+models. Two models give next to nothing, one gives nothing. A rare kind of model that is far off and not among the k
+is not covered: where one model in ten fails, a third of these intervals from 10 models miss
+(benchmarks/statistics/coverage.py).
 
 *given*: these models and tasks and no others. Examples are resampled within each leaf, with one worst-case
 pseudo-observation for all.
-
-Model means are taken to vary smoothly. A rare kind of model that is far off and not among the k, no interval from k
-models can cover (benchmarks/statistics/coverage.py shows it); with bounds=(0, 1) and that worry, hand the model means
-to `MeanInference`, whose bound allows for it at a price: with k = 5 its lower end is about half the value.
 """
 
 from __future__ import annotations
@@ -49,7 +51,8 @@ class HierarchicalMeanInference(DrawnInference):
     groups:
         One label per example; examples of one label within a leaf are drawn together.
     top:
-        "sampled": the top-level units are a sample of a population; "given": they are all there is.
+        "sampled": the top-level units are a sample of any population; "smooth": of one without rare exceptions;
+        "given": they are all there is.
     bounds:
         As for `MeanInference`.
     seed, draws:
@@ -76,14 +79,14 @@ class HierarchicalMeanInference(DrawnInference):
         levels: Sequence[Sequence[object] | ArrayLike],
         groups: Sequence[object] | ArrayLike | None = None,
         *,
-        top: Literal["sampled", "given"] = "sampled",
+        top: Literal["sampled", "smooth", "given"] = "sampled",
         bounds: tuple[float, float] | None = (0.0, 1.0),
         seed: int = 0,
         draws: int = DRAWS,
     ) -> None:
         array = sample(values, "the sample", bounds)
-        if top not in ("sampled", "given"):
-            raise UsageError(f"top is {top!r}", 'it is "sampled" or "given"')
+        if top not in ("sampled", "smooth", "given"):
+            raise UsageError(f"top is {top!r}", 'it is "sampled", "smooth" or "given"')
         if not len(levels):
             raise UsageError("no levels", "at least the labels of the top level are needed")
         if draws < 199:
@@ -122,21 +125,21 @@ class HierarchicalMeanInference(DrawnInference):
         self.limits = (-math.inf, math.inf) if bounds is None else (float(bounds[0]), float(bounds[1]))
         self._top, self._bounds, self._seed, self._draws = top, bounds, seed, draws
         what = f"mean over {k} units of {self.n_leaves} leaves"
-        self.method = (
-            f"{what}, these alone: Dirichlet weights within leaves"
-            if top == "given"
-            else f"{what}: widest of Student's t with {k - 1} df, bootstrap-t, Dirichlet weights"
-        )
+        self.method = {
+            "given": f"{what}, these alone: Dirichlet weights within leaves",
+            "smooth": f"{what}: widest of Student's t with {k - 1} df, bootstrap-t, Dirichlet weights",
+            "sampled": f"{what}: Dirichlet weights over units with worst-case pseudo-unit",
+        }["smooth" if top == "sampled" and bounds is None else top]
 
     def _draw(self) -> tuple[Floats, Floats]:
         low, high = (np.sort(draw) for draw in self._given())
-        if self._top == "sampled":
-            over = MeanInference(self.means, bounds=None, seed=self._seed, draws=self._draws)
-            if len(self.units) < 2:
+        if self._top != "given":
+            worst = self._bounds if self._top == "sampled" else None
+            over = MeanInference(self.means, bounds=worst, seed=self._seed, draws=self._draws)
+            if worst is None and len(self.units) < 2:
                 low, high = np.full(self._draws, -math.inf), np.full(self._draws, math.inf)
-            elif (
-                over.standard_error() > 0.0
-            ):  # else the models agree exactly, and the given ones' interval stands
+            elif worst is not None or over.standard_error() > 0.0:
+                # smooth models that agree exactly leave the interval of the given ones
                 below, above = over.draws()
                 low, high = np.minimum(low, below), np.maximum(high, above)
         # what lies beyond the logical range says nothing
@@ -145,9 +148,9 @@ class HierarchicalMeanInference(DrawnInference):
     def _given(self) -> tuple[Floats, Floats]:
         """Draws of the mean over these leaves.
 
-        Weights are Dirichlet(a, ..., a) within each leaf of c clusters, a = (c - 2)/c, whose variance is the unbiased
-        one, s^2/c; one pseudo-observation stands for what no leaf showed. As many examples as would weigh equally much
-        as the heaviest one give its weight, Beta(1, count).
+        Weights are Dirichlet(a, ..., a) within each leaf of c clusters, a = (c - 4)/c, whose variance is that of
+        Student's t with c - 1 degrees of freedom, s^2/c (c - 1)/(c - 3); one pseudo-observation stands for what no
+        leaf showed. As many examples as would weigh equally much as the heaviest one give its weight, Beta(1, count).
         """
         drawn = np.zeros(self._draws)
         heaviest, residuals = 0.0, []
@@ -158,7 +161,7 @@ class HierarchicalMeanInference(DrawnInference):
             for start in range(0, self._draws, rows):
                 part = drawn[start : start + rows]
                 # tiny leaves: a shape of nothing would leave one example alone
-                weights = rng.standard_gamma(max(0.25, (count - 2) / count), (part.size, count)) + 1e-300
+                weights = rng.standard_gamma(max(0.25, (count - 4) / count), (part.size, count)) + 1e-300
                 seen = np.einsum("bg,gk->bk", weights, columns)
                 part += share * seen[:, 0] / seen[:, 1]
             heaviest = max(heaviest, share * float(sizes.max() / sizes.sum()))

@@ -17,7 +17,7 @@ from circuittest.stats import (
     holm,
     rank_p,
 )
-from circuittest.stats.inference import examples_needed, growth, round_up
+from circuittest.stats.inference import POWER, examples_needed, growth, round_up
 from circuittest.stats.resampling import count_blocks, exponential_blocks, partition
 
 
@@ -216,18 +216,20 @@ def test_bad_samples_are_refused(make: object) -> None:
 
 
 def test_advice_follows_the_square_root() -> None:
-    assert examples_needed(100, 0.1, 0.05) == {"n": 400, "controls": None, "text": "about n = 400 examples"}
-    assert examples_needed(100, 0.1, 0.0999)["n"] == 110
+    # twice the half-width, and 0.84 standard errors more for what the next value may be: (2 · 2.8/1.96)² = 8.16
+    assert examples_needed(100, 0.1, 0.05) == {"n": 820, "controls": None, "text": "about n = 820 examples"}
+    assert examples_needed(100, 0.1, 0.0999, 0.0)["n"] == 110
     assert examples_needed(100, 0.1, 0.001)["n"] is None
     assert examples_needed(100, math.inf, 0.1)["n"] is None
     assert [round_up(x) for x in (3.2, 99.0, 101.0, 12345.0)] == [4, 99, 110, 13000]
 
 
 def test_what_was_not_seen_shrinks_faster_than_the_root() -> None:
-    assert growth(0.1, 0.05) == pytest.approx(4.0)
+    power = 1 + POWER / 1.96
+    assert growth(0.1, 0.05) == pytest.approx(4.0 * power**2)
     assert growth(0.1, 0.05, 0.0) == pytest.approx(2.0)  # all of it like 1/f
     mixed = growth(0.1, 0.05, 0.05 / 1.96)
-    assert 0.05 / mixed**0.5 + 0.05 / mixed == pytest.approx(0.05)
+    assert power * 0.05 / mixed**0.5 + 0.05 / mixed == pytest.approx(0.05)
     assert growth(0.1, 0.0) == math.inf
     # 50 of 50: the exact bound at n is 0.025^(1/n), so 0.97 needs n = 122
     wanted = ProportionInference(50, 50).needed(">=", 0.97)["n"]
