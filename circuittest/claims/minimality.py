@@ -62,7 +62,7 @@ def minimality(
     quantile:
         Of the references' effects.
     controls:
-        References to draw for each kind of unit; all of them where there are fewer.
+        References to draw for each kind of unit, at least 20; all of them where there are fewer.
     ablation, positions, metric, universe, seed:
         As in `sufficiency`.
 

@@ -11,6 +11,7 @@ from circuittest.claims.curve import faithfulness_curve
 from circuittest.claims.kept import Ablation, Kept, Metric, Range, Where, keep, reach, share
 from circuittest.controls import matched_controls
 from circuittest.errors import ControlError
+from circuittest.find.recipe import unit_scoring
 from circuittest.stats import Estimate, rank_p
 
 if TYPE_CHECKING:
@@ -90,14 +91,8 @@ def sufficiency(
     if controls:
         details["controls"] = _random_circuits(kept, circuit, span, float(only.mean()), controls, seed)
     if sizes is not None:
-        score, method = (circuit.origin.get(key) for key in ("score", "method"))
         details["curve"] = faithfulness_curve(
-            kept,
-            span,
-            sizes,
-            score=score or "edge-abs-sum",
-            method="eap-ig" if method == "eap-ig" else "eap",
-            seed=seed,
+            kept, span, sizes, scoring=unit_scoring(circuit.origin), seed=seed
         )
     return lab.estimate(
         "sufficiency",
@@ -105,16 +100,16 @@ def sufficiency(
         inference=inference,
         choices=choices,
         details=details,
-        hints=_hints(inference.value) + few_clusters(groups, cluster),
+        hints=_hints(inference.interval()) + few_clusters(groups, cluster),
     )
 
 
-def _hints(value: float) -> tuple[str, ...]:
-    if value > 1:
+def _hints(interval: tuple[float, float]) -> tuple[str, ...]:
+    if interval[0] > 1:
         return (
             "above 1: the circuit alone does better than the model; something that was removed works against it",
         )
-    if value < 0:
+    if interval[1] < 0:
         return ("below 0: the circuit alone does worse than nothing kept; it works against the answer",)
     return ()
 
