@@ -11,6 +11,7 @@ from circuittest.claims.gates import competent, disjoint, usable_circuit
 from circuittest.claims.necessity import circuit_universe
 from circuittest.find.induced import edge_universe
 from circuittest.find.ranking import per_example
+from circuittest.find.recipe import unit_scoring
 from circuittest.find.shared import coverage as covered
 from circuittest.stats import Estimate, MeanInference
 
@@ -26,7 +27,9 @@ def coverage(
     top: str | None = None,
     universe: str | None = None,
     score: Literal["edge-abs-sum", "edge-sum", "node"] | None = None,
-    method: Literal["eap"] = "eap",
+    method: Literal["eap", "eap-ig", "exact"] | None = None,
+    steps: int | None = None,
+    baseline: Literal["counterfactual", "zero", "mean"] | None = None,
     cluster: Literal["none", "group", "template"] = "none",
     seed: int = 0,
 ) -> Estimate:
@@ -34,22 +37,25 @@ def coverage(
 
     Estimand: mean |S ∩ C_i| / |C_i| over new examples i, where C_i is the top K % of the universe on example i
     (arXiv 2605.08348, Eq. 2, for a circuit S from units or a file). Options left out follow the circuit's own
-    recipe, else K = 20 %, the kinds of the circuit's units and ``edge-abs-sum``. A circuit of edges is held against
-    ranked edges, of all by default. `cluster` says which examples are drawn together (`circuittest.claims.clusters`).
+    recipe, else K = 20 %, the kinds of the circuit's units, ``edge-abs-sum`` and EAP. A circuit of edges is held
+    against ranked edges, of all by default. `cluster` says which examples are drawn together
+    (`circuittest.claims.clusters`).
 
     Invalid when the circuit is empty, was chosen on evaluation examples or leaves the universe, and when the model
     is not competent.
     """
     recipe = circuit.origin
     of_edges = bool(circuit.edges) and not circuit.units
-    level = "edges" if of_edges else "units"
+    level: Literal["units", "edges"] = "edges" if of_edges else "units"
     own = (recipe.get("universe") or "all") if of_edges else circuit_universe(circuit)
+    given = {"score": score, "method": method, "steps": steps, "baseline": baseline}
+    scoring = unit_scoring({**recipe, **{key: value for key, value in given.items() if value is not None}})
     choices: dict[str, Any] = {
         "top": top or recipe.get("top") or "20%",
         "universe": universe or own,
         "level": level,
-        "score": "edge" if of_edges else score or recipe.get("score") or "edge-abs-sum",
-        "method": method,
+        "score": "edge" if of_edges else scoring["score"],
+        **{key: scoring[key] for key in ("method", "baseline", "steps") if key in scoring},
         "cluster": cluster,
         "seed": seed,
     }
@@ -70,8 +76,7 @@ def coverage(
     gate = competent(lab, units, lab.accuracy, groups=groups)
     if not gate.passed:
         return invalid(gate.reason)
-    how: dict[str, Any] = {"level": "edges"} if of_edges else {"score": choices["score"]}
-    table = lab.scores("evaluate", universe=choices["universe"], method=method, **how)
+    table = lab.scores("evaluate", universe=choices["universe"], level=level, **scoring)
     membership = per_example(table, choices["top"])
     held = set(circuit)
     mask = np.array([member in held for member in membership.members])

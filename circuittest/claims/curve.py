@@ -22,7 +22,7 @@ from circuittest.stats.resampling import Floats
 
 
 def faithfulness_curve(
-    kept: Kept, reach: Range, sizes: list[float], *, score: str, method: str, seed: int
+    kept: Kept, reach: Range, sizes: list[float], *, scoring: dict[str, Any], seed: int
 ) -> dict[str, Any]:
     """f at every size with CPR and CMD, as plain JSON types.
 
@@ -30,6 +30,8 @@ def faithfulness_curve(
     ----------
     sizes:
         In percent of the universe; floor(size · N/100) units, at least 1. Sizes that give equally many units are one.
+    scoring:
+        How units are scored: arguments of `Lab.scores`.
 
     Raises
     ------
@@ -43,7 +45,7 @@ def faithfulness_curve(
             )
     if not sizes:
         raise UsageError("no circuit sizes", "", "give percentages such as [1, 2, 5, 10, 20, 50]")
-    table = kept.lab.scores("discover", universe=kept.choices["universe"], score=score, method=method)
+    table = kept.lab.scores("discover", universe=kept.choices["universe"], **scoring)
     means = table.values.astype(np.float64).mean(axis=0)
     ranked = [table.members[i] for i in np.argsort(-means, kind="stable")]
     total = len(ranked)
@@ -73,7 +75,7 @@ def faithfulness_curve(
         "cpr_interval": list(cpr.interval(0.95)),
         "cmd": float(weights @ np.abs(1.0 - values)),
         "cmd_interval": [float(weights @ np.array([1.0, *ends, *tail])) for ends in (near, far)],
-        "score": score,
+        **scoring,
         "order": [str(unit) for unit in ranked[: counts[-1]]],
     }
 

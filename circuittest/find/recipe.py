@@ -26,3 +26,14 @@ def recipe_of(origin: Mapping[str, Any]) -> dict[str, Any] | None:
 def scoring_of(recipe: Mapping[str, Any]) -> dict[str, Any]:
     """Of a recipe, the arguments of `Lab.scores`."""
     return {key: recipe[key] for key in (*SCORING, *SCORING_TOO) if key in recipe}
+
+
+def unit_scoring(origin: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of `Lab.scores`, but the universe, that score units as a circuit's were, as far as it says."""
+    own = {
+        key: origin[key] for key in ("method", "score", "baseline", "steps") if origin.get(key) is not None
+    }
+    found = {"method": "eap", "score": "edge-abs-sum", **own}
+    if found["score"] in ("edge", "exact") and found["method"] != "exact":
+        found["score"] = "edge-abs-sum"  # of a circuit of edges
+    return found

@@ -10,7 +10,7 @@ import torch
 
 from circuittest import Lab
 from circuittest.errors import UsageError
-from circuittest.find.recipe import recipe_of, scoring_of
+from circuittest.find.recipe import recipe_of, scoring_of, unit_scoring
 from circuittest.tasks import TaskData
 from tests.helpers import tiny
 from tests.helpers.table_lab import task_data
@@ -95,6 +95,29 @@ def test_means_come_from_examples_that_are_not_scored(lab: Lab) -> None:
     few = Lab(lab.model, TaskData(**{**lab.data.__dict__, "discover": lab.data.discover[:1]}))
     with pytest.raises(UsageError, match="one half of the discovery examples"):
         few.scores("discover", baseline="mean")
+
+
+def test_coverage_scores_examples_as_the_circuit_was_found(lab: Lab) -> None:
+    circuit = lab.shared(top="30%", at=40, method="eap-ig", steps=2, baseline="mean", score="node")
+    chosen = lab.coverage(circuit).choices
+    assert {key: chosen[key] for key in ("method", "steps", "baseline", "score")} == {
+        "method": "eap-ig",
+        "steps": 2,
+        "baseline": "mean",
+        "score": "node",
+    }
+    assert lab.coverage(circuit, method="eap").choices["method"] == "eap"
+    plain = lab.coverage(lab.circuit(["L0.H1"])).choices
+    assert (plain["method"], plain["score"]) == ("eap", "edge-abs-sum")
+
+
+def test_edges_and_exact_scores_say_nothing_of_other_unit_scores() -> None:
+    assert unit_scoring({"score": "edge", "method": "eap-ig", "steps": 3}) == {
+        "score": "edge-abs-sum",
+        "method": "eap-ig",
+        "steps": 3,
+    }
+    assert unit_scoring({"score": "exact", "method": "exact"}) == {"score": "exact", "method": "exact"}
 
 
 def test_a_circuit_from_units_has_no_recipe(lab: Lab) -> None:
