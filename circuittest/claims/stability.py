@@ -10,6 +10,7 @@ import numpy as np
 
 from circuittest.claims.gates import competent
 from circuittest.claims.subtasks import Scores, Subtasks, block_codes, signed_scores, similarities
+from circuittest.errors import UsageError
 from circuittest.find.ranking import top_count
 from circuittest.find.similarity import mean_of_pairs, permuted, top_overlap
 from circuittest.stats import Estimate, is_searching
@@ -35,6 +36,7 @@ def stability(
     permutations: int = 199,
     untrained: bool = False,
     seed: int = 0,
+    decide: float | None = None,
 ) -> Estimate:
     """Similarity of the circuits of subtasks, corrected for noise.
 
@@ -62,6 +64,8 @@ def stability(
         Also the value of an untrained twin of the model.
     seed:
         Of every random choice.
+    decide:
+        The threshold, where it is known: a family then counts its partitions on either side.
 
     All examples of both splits are used: a partition by features chose nothing on either. While partitions are searched
     for one that fails (`circuittest.stats.searching`), only the discovery examples are.
@@ -84,7 +88,13 @@ def stability(
     if not isinstance(partition, str):
         from circuittest.claims.stability_family import stability_family
 
-        return stability_family(lab, partition, **how)
+        if untrained:
+            raise UsageError(
+                "a family of partitions has no untrained twin beside it",
+                "",
+                "claim single partitions with it",
+            )
+        return stability_family(lab, partition, **how, decide=decide)
     chosen = Partition.parse(partition)
     choices = {
         **how,

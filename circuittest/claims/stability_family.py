@@ -107,11 +107,13 @@ def stability_family(
     cuts: int = 16,
     replicates: int = 100,
     seed: int = 0,
+    decide: float | None = None,
 ) -> Estimate:
     """The stability of the worst of several partitions; options as for `circuittest.claims.stability.stability`.
 
     ``details["partitions"]`` lists them from the worst on, with bounds that hold for all at once;
-    ``estimate.inference.counts(">", 0.6)`` counts how many are supported, refuted and undecided. However many are
+    ``estimate.inference.counts(">", 0.6)`` counts how many are supported, refuted and undecided; where the threshold is
+    known beforehand (`decide`) the counts are in the details. However many are
     drawn, they are evidence for "all partitions", and no proof.
 
     Invalid also when any of the partitions cannot be judged.
@@ -162,7 +164,7 @@ def stability_family(
     )
     low, high = inference.everywhere.bounds(0.025)
     order = np.argsort(everywhere[0], kind="stable")[:LISTED]
-    details = {
+    details: dict[str, Any] = {
         "worst": names[worst],
         "tested": described(tested),
         "n_partitions": len(names),
@@ -172,6 +174,8 @@ def stability_family(
         ],
         "n_scores": int(scores.values.shape[1]),
     }
+    if decide is not None:
+        details["counts"] = inference.counts(">", decide)
     test = scores.split()[1]
     return used(
         lab.estimate(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,7 @@ def edge_universe(layout: Layout, name: str | Iterable[str]) -> tuple[Edge, ...]
     """
     layout.universe(name)  # an unknown name is refused with the closest known one
     if name == "all":
-        return tuple(layout.edges())
+        return _edges(layout)
     kinds: set[str] = set()
     for one in [name] if isinstance(name, str) else name:
         kinds |= set(UNIVERSES.get(one, (one,)))
@@ -43,6 +44,12 @@ def edge_universe(layout: Layout, name: str | Iterable[str]) -> tuple[Edge, ...]
             f"the universe {name!r} has no edges", "this architecture has one layer of such units"
         )
     return tuple(found)
+
+
+@lru_cache(maxsize=4)
+def _edges(layout: Layout) -> tuple[Edge, ...]:
+    """All edges; large models have hundreds of thousands, made once."""
+    return tuple(layout.edges())
 
 
 class Spanned:
@@ -66,7 +73,7 @@ class Spanned:
             readers.setdefault(unit, []).append(column)
             if unit.kind == "head":
                 readers.setdefault(layout.kv_group(unit), []).append(column)
-        kept = [e for e in layout.edges() if e.source in columns and e.target in readers]
+        kept = [e for e in _edges(layout) if e.source in columns and e.target in readers]
         self.edges: tuple[Edge, ...] = tuple(kept)
         self._sources = np.array([columns[e.source] for e in kept], dtype=np.intp)
         slots = sorted(readers)

@@ -17,6 +17,9 @@ from numpy.typing import NDArray
 from circuittest.errors import CircuitError, UsageError
 from circuittest.tables import Member, ScoreTable
 
+#: Scores ranked at a time.
+CHUNK = 4_000_000
+
 
 @dataclass(frozen=True)
 class Membership:
@@ -93,11 +96,14 @@ def per_example(table: ScoreTable, top: str | int | float) -> Membership:
     if n_examples == 0:
         raise CircuitError("no circuit can be found", "the score table has no examples")
     k = top_count(top, n_units)
-    size = np.abs(table.values)
-    order = np.argsort(-size, axis=1, kind="stable")
-    inside = np.zeros(size.shape, dtype=bool)
-    np.put_along_axis(inside, order[:, :k], True, axis=1)
-    ranked = np.take_along_axis(size, order, axis=1)
-    ties = int((ranked[:, k - 1] == ranked[:, k]).sum()) if k < n_units else 0
-    zeros = int((ranked[:, k - 1] == 0).sum())
+    inside = np.zeros(table.values.shape, dtype=bool)
+    ties = zeros = 0
+    rows = max(1, CHUNK // n_units)
+    for start in range(0, n_examples, rows):
+        size = np.abs(table.values[start : start + rows])
+        order = np.argsort(-size, axis=1, kind="stable")
+        np.put_along_axis(inside[start : start + rows], order[:, :k], True, axis=1)
+        last = np.take_along_axis(size, order[:, k - 1 : k + 1], axis=1)
+        ties += int((last[:, 0] == last[:, 1]).sum()) if k < n_units else 0
+        zeros += int((last[:, 0] == 0).sum())
     return Membership(inside, table.members, table.examples, k, ties, zeros)

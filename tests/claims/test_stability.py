@@ -178,7 +178,8 @@ def test_the_worst_partition_is_found_and_tested_on_other_examples() -> None:
     means = np.stack([scaled(0.3, 2)[b // 2] for b in range(4)])  # templates 0 and 1 against 2 and 3
     lab = ScoreLab(TEMPLATES, edges=noisy(means, BLOCK, 1.0))
     partitions = ["order", "template in 0, 1", "random:2:0", "template in 0, 2"]
-    found = lab.stability(partitions, **FAMILY)
+    found = lab.stability(partitions, decide=0.6, **FAMILY)
+    assert found.details["counts"] == {"supported": 3, "refuted": 1, "undecided": 0}
     assert found.details["worst"] == "template in 0, 1"
     assert not (found > 0.6)
     assert found.examples["discover"] == []
@@ -206,6 +207,8 @@ def test_one_unusable_partition_makes_the_family_invalid() -> None:
         lab.stability(["order", Partition.by("order")], **FAMILY)
     with pytest.raises(UsageError, match="no partitions"):
         lab.stability([], **FAMILY)
+    with pytest.raises(UsageError, match="no untrained twin"):
+        lab.stability(["order"], untrained=True, **FAMILY)
 
 
 def test_a_spec_may_claim_it(tmp_path: Any) -> None:
