@@ -20,6 +20,7 @@ from circuittest.claims.kept import Range, reach
 from circuittest.controls import Controls, matched_controls, strata
 from circuittest.errors import ControlError
 from circuittest.stats import (
+    DRAWS,
     GradedNecessityInference,
     Inference,
     MeanInference,
@@ -52,7 +53,7 @@ class Damage:
         [R × n] with each control set ablated.
     drawn:
         The control sets.
-    seed:
+    seed, draws:
         Of the resampling.
     """
 
@@ -63,6 +64,7 @@ class Damage:
     controls: Floats
     drawn: Controls
     seed: int
+    draws: int = DRAWS
 
     @property
     def graded(self) -> bool:
@@ -104,8 +106,8 @@ class Damage:
         """Own damage, as a share of the reach or in points of accuracy. The reach must be positive."""
         lost = self.base - self.ablated
         if self.graded:
-            return RatioInference(lost, self.base - self.emptied, seed=self.seed)
-        return MeanInference(lost, bounds=(-1.0, 1.0), seed=self.seed)
+            return RatioInference(lost, self.base - self.emptied, seed=self.seed, draws=self.draws)
+        return MeanInference(lost, bounds=(-1.0, 1.0), seed=self.seed, draws=self.draws)
 
     def rank(self, harmful_is: str = "low") -> RankP:
         """Where the set stands among its controls; "low": a low outcome is the one looked for."""
@@ -117,6 +119,7 @@ class Damage:
             "population": self.drawn.population,
             "enumerated": self.drawn.enumerated,
             "seed": self.seed,
+            "draws": self.draws,
         }
 
 

@@ -11,8 +11,8 @@ from circuittest.circuit import Circuit, prompt_digest
 from circuittest.stats import Inference
 from circuittest.stats.selective import SelectivityInference
 from circuittest.units import Layout, Unit
+from tests.helpers.simulate import Rng, covers
 from tests.helpers.table_lab import Rule, TableLab
-from tests.stats.test_coverage import Rng, covers
 
 LAYOUT = Layout(n_layers=4, n_heads=8, n_kv_heads=8)
 HEADS = LAYOUT.units(("head",))

@@ -8,7 +8,7 @@ import pytest
 from circuittest.errors import UsageError
 from circuittest.stats import Inference
 from circuittest.stats.crossing import CrossingInference
-from tests.stats.test_coverage import Rng, misses
+from tests.helpers.simulate import Rng, misses
 
 
 def of(curve: list[float], noise: float = 0.2, n: int = 100, **more: object) -> CrossingInference:

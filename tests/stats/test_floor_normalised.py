@@ -8,7 +8,7 @@ import pytest
 from circuittest.errors import UsageError
 from circuittest.stats import Inference, NecessityInference
 from circuittest.stats.floor_normalised import FloorNormalisedInference
-from tests.stats.test_coverage import Rng, covers
+from tests.helpers.simulate import Rng, covers
 
 DRAWS = 399
 

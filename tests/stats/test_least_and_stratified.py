@@ -10,7 +10,7 @@ from circuittest.stats import Inference, MeanInference
 from circuittest.stats.least import LeastInference
 from circuittest.stats.resampling import generator
 from circuittest.stats.stratified import StratifiedMeanInference
-from tests.stats.test_coverage import Rng, covers
+from tests.helpers.simulate import Rng, covers
 
 DRAWS = 399
 
