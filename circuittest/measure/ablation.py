@@ -22,7 +22,7 @@ from circuittest.measure.metrics import Targets, last_rows, outcomes, undefined
 from circuittest.measure.proof import Ledger, Proof
 from circuittest.measure.sites import Values, sites
 from circuittest.measure.suffix import CleanRun, answer_position_only, can_cut, clean_run, resume
-from circuittest.measure.values import Source, check_value, source, zeros
+from circuittest.measure.values import CALIBRATED, Source, check_value, source, zeros
 from circuittest.models.loaded import LoadedModel
 from circuittest.tables import OutcomeTable
 from circuittest.units import Unit
@@ -83,7 +83,7 @@ def ablate(
     """
     check_value(value, items, calibration)
     check_positions(positions, items)
-    check_forced(value, positions, items)
+    check_forced(value, positions, [*items, *calibration] if value in CALIBRATED else items)
     if not sets:
         raise UsageError("no sets to ablate were given", "", "pass at least one, e.g. the empty set ()")
     named = tuple(tuple(sorted(set(units))) for units in sets)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from circuittest.errors import UsageError
+from circuittest.lab import Lab
 from circuittest.measure.ablation import ablate
 from circuittest.measure.batches import plan
 from circuittest.measure.sites import Site
@@ -21,6 +22,7 @@ from circuittest.units import Unit
 from tests.helpers import tiny
 from tests.helpers.items import FakeItem, random_items
 from tests.helpers.plain import Plain, Record, scores
+from tests.helpers.table_lab import task_data
 
 ITEMS = random_items(3)
 CALIBRATION = [replace(item, index=item.index + 100) for item in random_items(5, seed=3)]
@@ -109,7 +111,7 @@ FINE = {
 @pytest.mark.parametrize("value", VALUES)
 @pytest.mark.parametrize(
     "architecture",
-    [pytest.param(one, marks=() if one in ("gpt2", "qwen3_moe") else pytest.mark.slow) for one in FINE],
+    [pytest.param(one, marks=() if one == "qwen3_moe" else pytest.mark.slow) for one in FINE],
 )
 def test_neurons_and_experts_are_what_plain_hooks_give(architecture: str, value: str) -> None:
     sets = [tuple(map(Unit.parse, text.split())) for text in FINE[architecture].split("/")]
@@ -240,3 +242,17 @@ def test_a_prompt_without_the_positions_is_refused() -> None:
     items = [*ITEMS, replace(ITEMS[0], prompt_ids=(3,))]
     with pytest.raises(UsageError, match="one prompt token"):
         ablate(model_of("gpt2"), items, [UNITS[1]], positions="not-first")
+
+
+@pytest.mark.parametrize("value", VALUES)
+def test_a_lab_takes_values_from_its_discovery_examples(value: str) -> None:
+    model = model_of("gpt2")
+    data = replace(task_data(), discover=tuple(CALIBRATION), evaluate=tuple(ITEMS))  # type: ignore[arg-type]
+    lab = Lab(model, data)
+    found = lab.outcomes(UNITS, value=value, positions="not-first")
+    expected = ablate(model, ITEMS, UNITS, value=value, positions="not-first", calibration=CALIBRATION)
+    assert found.choices == expected.choices
+    for name, values in expected.columns.items():
+        assert np.array_equal(found.columns[name], values)
+    assert lab.outcomes(UNITS, value=value, positions="not-first") is found
+    assert lab.outcomes(UNITS, value=value) is not found
