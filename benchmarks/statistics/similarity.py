@@ -34,7 +34,7 @@ from circuittest.find.similarity import (
     mean_of_pairs,
 )
 from circuittest.stats.halves import random_parts
-from circuittest.stats.simultaneous import MaxT, StudentInference, subsample_error
+from circuittest.stats.simultaneous import MaxT, StudentInference, smallest_df, subsample_error
 
 Array = NDArray[np.float64]
 Rng = np.random.Generator
@@ -98,7 +98,7 @@ def grid() -> Iterator[Population]:
         yield Population(kind, "normal", 2, 20, 1.0, 2.0)
 
 
-def reliable(found: BlockSimilarity, df: int) -> bool:
+def reliable(found: BlockSimilarity, df: float) -> bool:
     """The gate of the claim."""
     errors = subsample_error(np.diagonal(found.replicates, axis1=1, axis2=2), KEPT_SHARE)
     lower = found.reliability - float(stdtrit(df, 0.975)) * errors
@@ -117,14 +117,15 @@ def stability(population: Population, repetitions: int) -> tuple[str, ...]:
         truth = float(mean_of_pairs(corrected(np.mean(halves, axis=0))))
     above = below = valid = 0
     values, errors = [], []
+    df = smallest_df([population.n], REPLICATES)
     for i in range(repetitions):
         found = population.compare(population.sample(rng, means, loadings), i, REPLICATES)
-        if not reliable(found, population.n - 1):
+        if not reliable(found, df):
             continue
         valid += 1
         values.append(float(mean_of_pairs(found.corrected)))
         errors.append(float(subsample_error(mean_of_pairs(found.corrected_replicates), KEPT_SHARE)))
-        low, high = StudentInference(values[-1], errors[-1], population.n - 1, population.n, "").interval()
+        low, high = StudentInference(values[-1], errors[-1], df, population.n, "").interval()
         above, below = above + (low > truth), below + (high < truth)
     ratio = np.mean(errors) / np.std(values) if valid > 9 else np.nan
     return row(population.kind, population.name, truth, above, below, valid, repetitions, float(ratio))
@@ -152,9 +153,17 @@ def worst_of_many(repetitions: int) -> tuple[str, ...]:
         worst = codes[int(np.argmin([mean_of_pairs(one.corrected) for one in searched]))][~half]
         tested = block_similarity(values[~half], worst, np.arange(n // 2), "spearman", replicates=REPLICATES)
         error = float(subsample_error(mean_of_pairs(tested.corrected_replicates), KEPT_SHARE))
-        student = StudentInference(float(mean_of_pairs(tested.corrected)), error, 29, n // 2, "")
+        student = StudentInference(
+            float(mean_of_pairs(tested.corrected)), error, smallest_df([30], REPLICATES), n // 2, ""
+        )
         replicates = np.stack([mean_of_pairs(one.corrected_replicates) for one in each], axis=1)
-        everywhere = MaxT([mean_of_pairs(one.corrected) for one in each], replicates, KEPT_SHARE, 59, seed=i)
+        everywhere = MaxT(
+            [mean_of_pairs(one.corrected) for one in each],
+            replicates,
+            KEPT_SHARE,
+            smallest_df([60], REPLICATES),
+            seed=i,
+        )
         low, high = WorstInference(everywhere, student).interval()
         above, below = above + (low > 1), below + (high < 1)
     return row(
@@ -174,7 +183,9 @@ def families(repetitions: int, alpha: float = 0.6) -> tuple[str, ...]:
     for i in range(repetitions):
         found = population.compare(population.sample(rng, means, loadings), i, REPLICATES)
         replicates = found.corrected_replicates[:, upper[0], upper[1]]
-        pairs = MaxT(found.corrected[upper], replicates, KEPT_SHARE, population.n - 1, seed=i)
+        pairs = MaxT(
+            found.corrected[upper], replicates, KEPT_SHARE, smallest_df([population.n], REPLICATES), seed=i
+        )
         low, high = FamiliesInference(pairs, 5, alpha, 150).interval()
         above, below = above + (low > truth), below + (high < truth)
     return row(

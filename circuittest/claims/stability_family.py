@@ -226,7 +226,7 @@ class _Family:
                 spread = self._one(self.narrow, partition, cuts=1, subsamples=subsamples)
                 values.append(whole.value)
                 drawn.append(mean_of_pairs(corrected(spread.found.replicates)))
-                df.append(whole.df)
+                df.append(spread.df)
                 searched.append(self._one(search, partition, cuts=few, replicates=0).value)
             worst = int(np.argmin(searched))
             tested = self._one(test, self.partitions[worst], cuts=cuts, replicates=replicates)

@@ -175,7 +175,7 @@ def similarities(
     except UsageError as error:
         return str(error)
     sizes_in_clusters = [np.unique(scores.clusters[p]).size for p in blocks.positions]
-    made = Subtasks(blocks, found, smallest_df(sizes_in_clusters), "")
+    made = Subtasks(blocks, found, smallest_df(sizes_in_clusters, len(found.replicates)), "")
     return replace(made, invalid=unusable(made))
 
 

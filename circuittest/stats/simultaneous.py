@@ -138,6 +138,10 @@ class MaxT:
         return np.divide(gap, self.errors, out=far, where=self.errors > 0)
 
 
-def smallest_df(sizes: Sequence[int]) -> float:
-    """Degrees of freedom of an error that comes from blocks of these sizes: those of the smallest block."""
-    return float(max(1, min(sizes) - 1))
+def smallest_df(sizes: Sequence[int], replicates: int = 0) -> float:
+    """Degrees of freedom of an error that comes from blocks of these sizes: those of the smallest block.
+
+    An error from a finite number of replicates varies by itself; relative variances, 2/df each, add up.
+    """
+    df = float(max(1, min(sizes) - 1))
+    return df if replicates < 2 else 1 / (1 / df + 1 / (replicates - 1))

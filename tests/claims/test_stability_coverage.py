@@ -7,7 +7,7 @@ import pytest
 from scipy.special import stdtrit
 
 from circuittest.find.similarity import KEPT_SHARE, block_similarity, mean_of_pairs
-from circuittest.stats.simultaneous import StudentInference, subsample_error
+from circuittest.stats.simultaneous import StudentInference, smallest_df, subsample_error
 from tests.helpers.score_lab import correlated
 
 WIDTH = 120
@@ -28,12 +28,13 @@ def misses(
     for seed in range(repetitions):
         values = (means[codes] + noise * rng.standard_normal((codes.size, WIDTH))).astype(np.float32)
         found = block_similarity(values, codes, np.arange(codes.size), "pearson", replicates=30, seed=seed)
+        df = smallest_df([n], 30)
         spread = subsample_error(np.diagonal(found.replicates, axis1=1, axis2=2), KEPT_SHARE)
-        if (found.reliability - float(stdtrit(n - 1, 0.975)) * spread).min() <= 0:
+        if (found.reliability - float(stdtrit(df, 0.975)) * spread).min() <= 0:
             continue
         valid += 1
         error = float(subsample_error(mean_of_pairs(found.corrected_replicates), KEPT_SHARE))
-        low, high = StudentInference(float(mean_of_pairs(found.corrected)), error, n - 1, n, "").interval()
+        low, high = StudentInference(float(mean_of_pairs(found.corrected)), error, df, n, "").interval()
         above, below = above + (low > truth), below + (high < truth)
     return above / max(1, valid), below / max(1, valid), 1 - valid / repetitions
 

@@ -110,3 +110,5 @@ def test_statistics_that_do_not_vary_have_bounds_of_no_width() -> None:
 
 def test_degrees_of_freedom_are_those_of_the_smallest_block() -> None:
     assert smallest_df([30, 12, 40]) == 11
+    assert smallest_df([30, 12, 40], 12) == pytest.approx(5.5)
+    assert smallest_df([30, 12, 40], 10**6) == pytest.approx(11, abs=1e-3)
