@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from circuittest.budget import OverBudget, charge, metered, within_budget
 from circuittest.circuit import Circuit, prompt_digest
 from circuittest.errors import UsageError, did_you_mean
 from circuittest.units import Edge, Layout, Unit
@@ -50,6 +51,8 @@ class Lab:
         ``"first"`` scores the first token of an answer, ``"whole"`` all of them; see `circuittest.tasks.prepare`.
     headroom:
         How far above the floor the model's accuracy must be before its behaviour is judged.
+    budget:
+        How many forwards one claim may ask for (`circuittest.budget`); beyond it is undecided. None: no limit.
     """
 
     def __init__(
@@ -69,6 +72,7 @@ class Lab:
         metric: str | None = None,
         answers: str = "first",
         headroom: float = 0.2,
+        budget: int | None = None,
     ) -> None:
         for value, known, what in ((accuracy, ACCURACIES, "accuracy"), (metric, METRICS, "metric")):
             if value is not None and value not in known:
@@ -80,7 +84,9 @@ class Lab:
         self._sizes = {"discover": discover, "evaluate": evaluate, "seed": seed}
         self._prefix, self._device, self._dtype = prefix, device, dtype
         self._accuracy, self._metric, self._answers = accuracy, metric, answers
-        self.headroom = headroom
+        if budget is not None and budget < 1:
+            raise UsageError(f"budget is {budget!r}", "it counts forwards", "use a positive number, or None")
+        self.headroom, self.budget = headroom, budget
         self._others: dict[str, Lab] = {}
         self._scores: dict[tuple[Any, ...], ScoreTable] = {}
         self._outcomes: dict[tuple[str, str, str, tuple[tuple[Unit, ...], ...]], OutcomeTable] = {}
@@ -241,6 +247,8 @@ class Lab:
             how["kinds"] = tuple(sorted(own if method == "exact" else own | {"head", "mlp"}))
             how |= {} if method == "exact" else {"unit_score": score}
         path = steps if method == "eap-ig" else 0
+        # two forwards, and a backward for each point of the path beside a forward of its own
+        charge((2 + 2 * max(1, path) + path) * len(getattr(self.data, split)))
         key = (split, method, path, baseline, self.metric, *sorted(how.items()))
         if key not in self._scores:
             self._scores[key] = self._attribute(
@@ -290,6 +298,7 @@ class Lab:
         from circuittest.measure.ablation import ablate
 
         named = tuple(tuple(sorted(set(units))) for units in sets)
+        charge(len(named) * len(getattr(self.data, split, ())))
         key = (split, value, positions, named)
         if key not in self._outcomes:
             if split not in ("discover", "evaluate"):
@@ -327,6 +336,7 @@ class Lab:
 
         here = lambda circuit: self.circuit(circuit) if isinstance(circuit, Circuit) else circuit
         named = tuple(tuple(here(circuit)) for circuit in circuits)
+        charge(len(named) * len(getattr(self.data, split, ())))
         key = (split, keep, value, level, named)
         if key not in self._patched:
             if split not in ("discover", "evaluate"):
@@ -567,7 +577,15 @@ class Lab:
         known = {"decide": decide, "confidence": confidence}
         given = {name: float(value) for name, value in known.items() if value is not None}
         early = {name: value for name, value in given.items() if name in kind.reserved}
-        estimate: Estimate = kind.function(self, *about, **options, **early)
+        estimate: Estimate
+        try:
+            with metered(self.budget):
+                estimate = kind.function(self, *about, **options, **early)
+        except OverBudget as error:
+            if within_budget():  # the budget is that of the claim which measures this one
+                raise
+            reason = f"{error.what}: {error.why}"
+            estimate = self.estimate(claim, next(iter(about), None), undecided=reason, hints=(error.do,))
         if decide is not None:
             estimate = replace(estimate, decide=float(decide))
         if confidence is not None:
@@ -624,6 +642,7 @@ class Lab:
             "metric": self.metric,
             "accuracy": self.accuracy,
             "headroom": self.headroom,
+            **({} if self.budget is None else {"budget": self.budget}),
             "dtype": str(self.model.dtype).removeprefix("torch."),
             "device": self.model.device.type,
             "threads": torch.get_num_threads(),

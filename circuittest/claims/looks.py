@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from circuittest.budget import affordable
 from circuittest.controls import Controls
 from circuittest.stats import Look, looks
 from circuittest.stats.inference import DrawnInference, Floats
@@ -38,6 +39,8 @@ class Looked:
         That share; 1 without a threshold to decide.
     details:
         ``{"budget": …}`` for the record, or nothing where there was a single look.
+    hints:
+        Where the budget of forwards ended the looks.
     """
 
     sets: Sets
@@ -46,6 +49,7 @@ class Looked:
     inference: DrawnInference
     share: float
     details: dict[str, Any]
+    hints: tuple[str, ...] = ()
 
 
 def measure_controls(
@@ -91,13 +95,17 @@ def measure_controls(
     plan = looks(len(sets))
     rows: list[Floats] = []
     taken: list[dict[str, Any]] = []
-    done = 0
+    done, ended = 0, False
     for look in plan:
+        if rows and not affordable(rows[0].shape[1] * (look.controls - done)):
+            ended = True
+            break
+        spent = look.share
         rows.append(outcomes(sets[done : look.controls]))
         done = look.controls
         table = np.concatenate(rows)
         everything = drawn.enumerated and done == len(sets)
-        inference = infer(table, everything).spending(look.share)
+        inference = infer(table, everything).spending(spent)
         low, high = inference.interval(confidence)
         taken.append({"controls": done, "share": look.share, "interval": [low, high]})
         # strictly: a tie with the threshold decides one comparison and not the other
@@ -111,7 +119,10 @@ def measure_controls(
         "forwards": n * (others + done),
         "forwards_saved": n * (len(sets) - done),
     }
-    return Looked(sets[:done], table, everything, inference, look.share, {"budget": budget})
+    hints: tuple[str, ...] = ()
+    if ended:
+        hints = (f"the budget of forwards ended the looks at {done} of {len(sets)} controls",)
+    return Looked(sets[:done], table, everything, inference, spent, {"budget": budget}, hints)
 
 
 def planned(drawn: Controls, decide: float | None) -> dict[str, Any]:

@@ -169,7 +169,7 @@ def necessity(
     }
     if reason := too_large(table):
         return invalid(reason, details)
-    hints = list(few_clusters(groups, cluster))
+    hints = [*few_clusters(groups, cluster), *looked.hints]
     if censored:
         hints.append(
             "the circuit's ablation is at the floor, so the value is a lower bound; a graded metric would resolve it"

@@ -67,7 +67,7 @@ def record(measured: Any, *, id: str, outcome: str) -> Record:
         "margin": plain(estimate.margin, "margin"),
         "verdict": verdict,
         "label": estimate.label,
-        "reason": measured.reason if judged else estimate.invalid,
+        "reason": measured.reason if judged else estimate.invalid or estimate.undecided,
         "outcome": outcome,
         "n_examples": int(estimate.n_examples),
         "n_controls": None if estimate.n_controls is None else int(estimate.n_controls),

@@ -44,6 +44,8 @@ class Estimate:
         What the number was made of; JSON types only.
     invalid:
         Why the claim cannot be judged (a gate's reason and numbers); "" when it can.
+    undecided:
+        Why it was not measured although nothing is wrong (its budget); every verdict on it is undecided.
     censored:
         "lower": the true value is at least this one, so that it may support `>=` but never refute it;
         "upper": the mirror image.
@@ -80,6 +82,7 @@ class Estimate:
     choices: Mapping[str, Any] = field(default_factory=dict)
     details: Mapping[str, Any] = field(default_factory=dict)
     invalid: str = ""
+    undecided: str = ""
     censored: Censored | None = None
     margin: float | None = None
     label: str | None = None
@@ -97,7 +100,7 @@ class Estimate:
             raise UsageError(f"confidence is {self.confidence!r}", "it lies between 0.5 and 1", "say 0.95")
         if self.censored not in (None, "lower", "upper"):
             raise UsageError(f"censored is {self.censored!r}", 'it is None, "lower" or "upper"')
-        if not self.invalid and (self.value is None or not math.isfinite(self.value)):
+        if not self.invalid and not self.undecided and (self.value is None or not math.isfinite(self.value)):
             raise UsageError(
                 f"an estimate of {self.claim} has the value {self.value!r}",
                 "only an invalid estimate may be undefined",
@@ -174,12 +177,16 @@ class Estimate:
 
     def __float__(self) -> float:
         if self.invalid or self.value is None:
-            raise InvalidClaim(f"{self.claim} has no value", self.invalid, "; ".join(self.hints))
+            raise InvalidClaim(
+                f"{self.claim} has no value", self.invalid or self.undecided, "; ".join(self.hints)
+            )
         return float(self.value)
 
     def __repr__(self) -> str:
         if self.invalid:
             text = f"{self.claim} invalid ({self.invalid})"
+        elif self.undecided:
+            text = f"{self.claim} undecided ({self.undecided})"
         else:
             text = f"{self.claim} {self.measured()}"
         return text if self.label is None else f"{text} {self.label}"

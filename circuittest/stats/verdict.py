@@ -159,6 +159,8 @@ def judge(estimate: Estimate, op: Op, threshold: float) -> Verdict:
     """The verdict on an estimate; `threshold` is finite (checked by `Estimate.compare`)."""
     if estimate.invalid:
         return Verdict(estimate, op, threshold, "invalid", estimate.invalid)
+    if estimate.undecided:
+        return Verdict(estimate, op, threshold, "undecided", estimate.undecided)
     interval, inference = estimate.interval, estimate.inference
     if interval is None or inference is None:
         return Verdict(estimate, op, threshold, "undecided", "no interval was computed for this estimate")
@@ -196,6 +198,8 @@ def judge_label(estimate: Estimate, name: str) -> Verdict:
     """The verdict on "estimate is `name`"; the name is one of the claim's (checked by `Estimate.labelled`)."""
     if estimate.invalid:
         return Verdict(estimate, "is", name, "invalid", estimate.invalid)
+    if estimate.undecided:
+        return Verdict(estimate, "is", name, "undecided", estimate.undecided)
     label = estimate.labels[name]
     return Verdict(estimate, "is", name, label.outcome, label.reason, label.p_value)
 

@@ -28,6 +28,12 @@ def add_options(parser: pytest.Parser) -> None:
     group.addoption("--circuit-device", metavar="DEVICE", default=None, help="auto, cpu, cuda, cuda:1, mps")
     group.addoption("--circuit-dtype", metavar="DTYPE", default=None, help=", ".join(DTYPES))
     group.addoption(
+        "--circuit-budget",
+        metavar="FORWARDS",
+        default=None,
+        help="how many forwards (examples through the model) one claim may take; beyond it is undecided",
+    )
+    group.addoption(
         "--circuit-undecided",
         choices=("fail", "skip"),
         default="fail",
@@ -40,6 +46,7 @@ def add_options(parser: pytest.Parser) -> None:
         "circuit_task", "task of tests without a circuit marker that names one", type="string", default=""
     )
     parser.addini("circuit_device", "as --circuit-device", type="string", default="auto")
+    parser.addini("circuit_budget", "as --circuit-budget", type="string", default="")
     parser.addini("circuit_dtype", "as --circuit-dtype", type="string", default="float32")
 
 
@@ -116,6 +123,7 @@ class Settings:
     dtype: str
     undecided: str
     json: str | None
+    budget: int | None = None
     #: Equal lab requests become one object: pytest before 9.1 tells parameters apart by identity.
     requests: dict[Any, Any] = field(default_factory=dict, compare=False)
 
@@ -155,4 +163,13 @@ def _read(config: pytest.Config) -> Settings:
         dtype=dtype,
         undecided=config.getoption("circuit_undecided"),
         json=path,
+        budget=_budget(config.getoption("circuit_budget") or config.getini("circuit_budget")),
     )
+
+
+def _budget(text: str) -> int | None:
+    if not text:
+        return None
+    if not text.isdecimal() or int(text) < 1:
+        raise pytest.UsageError(f"--circuit-budget {text}: write a positive number of forwards")
+    return int(text)

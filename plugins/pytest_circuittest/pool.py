@@ -51,9 +51,13 @@ class ModelPool:
             from circuittest.lab import Lab
 
             self._labs[request] = Lab(
-                self.get(request.model), request.task, name=request.name, **dict(request.options)
+                self.get(request.model), request.task, name=request.name, **self._options(request)
             )
         return self._labs[request]
+
+    def _options(self, request: LabRequest) -> dict[str, Any]:
+        budget = settings(self._config).budget
+        return {**dict(request.options), **({} if budget is None else {"budget": budget})}
 
     def loaded(self) -> list[str]:
         """The models loaded so far."""

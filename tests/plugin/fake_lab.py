@@ -57,7 +57,12 @@ class Lab:
             model=self.model.name,
             task=str(self.task),
             examples={"discover": [0, 1], "evaluate": [2, 3]},
-            choices={"seed": 0, "dtype": "float32", **options},
+            choices={
+                "seed": 0,
+                "dtype": "float32",
+                **options,
+                **{key: value for key, value in self.options.items() if key == "budget"},
+            },
             decide=decide,
             confidence=confidence or 0.95,
             invalid="" if len(circuit) else "the circuit is empty",
