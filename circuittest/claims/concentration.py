@@ -52,7 +52,7 @@ def concentration(
     per: Literal["head", "kv", "group"] = "head",
     size: int = 0,
     scale: Literal["number", "share"] = "number",
-    order: Literal["static", "greedy"] = "static",
+    order: Literal["static", "greedy", "attribution"] = "static",
     damage: float = 0.8,
     metric: Literal["log_prob", "logit_diff"] | None = None,
     ablation: Literal["zero", "counterfactual"] = "zero",
@@ -80,7 +80,9 @@ def concentration(
         "number" of members (for "top" the metric's unit), or "share" of all members (of the reach).
     order:
         "static": by the damage each does alone. "greedy": each next member is the one that adds most to those before
-        it, until `damage` is done on the discovery examples; then static.
+        it, until `damage` is done on the discovery examples; then static. "attribution": by mean attribution
+        (`Lab.scores`, ``edge-abs-sum``, summed over the heads of a member), which needs one pass in place of one
+        ablation for every member.
     damage:
         The level of "units".
     metric:
@@ -124,7 +126,7 @@ def concentration(
     if not gate.passed:
         return invalid(gate.reason)
     members = members_of(lab.layout, per, size)
-    searched = _Search(lab, members, everything, measure, ablation)
+    searched = _Search(lab, members, everything, measure, ablation, by_scores=order == "attribution")
     ordered = searched.greedy(damage) if order == "greedy" else searched.static
     sizes = _sizes(len(members))
     prefixes = [tuple(u for i in ordered[:k] for u in members[i].units) for k in sizes]
@@ -134,7 +136,9 @@ def concentration(
     details: dict[str, Any] = {
         "acc_base": gate.accuracy,
         "members": len(members),
-        "effects": {members[i].name: float(searched.effects[i]) for i in ordered},
+        "scores" if order == "attribution" else "effects": {
+            members[i].name: float(searched.effects[i]) for i in ordered
+        },
         "order": [members[i].name for i in ordered],
         **span.details(),
     }
@@ -175,12 +179,25 @@ class _Search:
     """The order of members, from discovery examples alone."""
 
     def __init__(
-        self, lab: Lab, members: tuple[Member, ...], everything: tuple[Unit, ...], measure: str, ablation: str
+        self,
+        lab: Lab,
+        members: tuple[Member, ...],
+        everything: tuple[Unit, ...],
+        measure: str,
+        ablation: str,
+        *,
+        by_scores: bool,
     ) -> None:
         self.lab, self.members, self.measure, self.ablation = lab, members, measure, ablation
-        table = self._table([(), everything, *(member.units for member in members)])
-        self._base, self._whole = table[0], table[0] - table[1]
-        self._lost = self._base - table[2:]  # [members × n]
+        if by_scores:
+            scores = lab.scores("discover", universe="heads")
+            place = {unit: i for i, unit in enumerate(scores.members)}
+            parts = [[place[unit] for unit in lab.layout.expand(member.units)] for member in members]
+            self._lost = np.array([scores.values[:, part].sum(1, dtype=np.float64) for part in parts])
+        else:
+            table = self._table([(), everything, *(member.units for member in members)])
+            self._base, self._whole = table[0], table[0] - table[1]
+            self._lost = self._base - table[2:]  # [members × n]
         self.effects = self._lost.mean(1)
         # equal effects stay in canonical order
         self.static = [int(i) for i in np.argsort(-self.effects, kind="stable")]
@@ -207,7 +224,7 @@ class _Search:
         `random_halves` is what halves that differ by chance alone give: how often they agree on the top member, and
         in `p` how often their effects correlate as little as those of easy and hard examples.
         """
-        n = self._base.size
+        n = self._lost.shape[1]
         if n < 4:
             return {"undefined": f"{n} discovery examples are too few to be cut in halves"}
         margin = np.argsort(self._margin(), kind="stable")

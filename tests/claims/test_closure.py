@@ -89,11 +89,15 @@ def test_less_damage_than_controls_is_no_interference() -> None:
 
 
 def test_controls_that_help_make_no_load_bearing_set() -> None:
-    # the mirror image: ablating any other head helps, this one changes nothing
-    lab = lab_of(lambda ablated, i: 2.0 + 1.0 * len(ablated - {KEY}) if len(ablated) < 4 else 0.0)
-    found = lab.closure(Circuit.of([KEY]))
-    assert found.details["log_prob"]["p"] == 1 / 48
-    assert found.value == pytest.approx(1.0, abs=0.1)
+    # the mirror image: ablating any other head helps, also by making a fifth of the examples right; this one does nothing
+    def strength(ablated: frozenset[Unit], index: int) -> float:
+        weak = 0.0 if index % 5 == 0 else 3.0
+        return weak + 1.5 * bool(ablated - {KEY}) if len(ablated) < 48 else 0.0
+
+    found = lab_of(strength).closure(Circuit.of([KEY]))
+    for measure in ("log_prob", "logit_diff", "argmax"):
+        assert found.details[measure]["p"] == 1 / 48
+        assert found.details[measure]["beyond_share"]["interval"][0] > 0
     assert found.label is None
 
 
@@ -110,6 +114,16 @@ def test_redundancy_shows_once_the_complement_is_removed() -> None:
     assert not found.labelled("none")
     assert found.details["with_complement_removed"]["log_prob"]["effect"] == pytest.approx(4.0, abs=0.1)
     assert not any("L3.H4" in units for units in found.details["controls"])
+
+
+def test_half_a_redundancy_is_neither_none_nor_redundant() -> None:
+    # with the other head removed, this one costs strength and no answer
+    found = lab_of(
+        lambda ablated, i: 0.0 if len(ablated) > 40 else 2.0 if {KEY, BACKUP} <= ablated else 4.0
+    ).closure(Circuit.of([KEY]), complement=["L3.H4"])
+    assert found.details["with_complement_removed"]["log_prob"]["p_load_bearing"] <= 0.025
+    assert found.label is None
+    assert {label.outcome for label in found.labels.values()} == {"undecided"}
 
 
 def test_a_complement_does_not_make_an_idle_head_redundant() -> None:

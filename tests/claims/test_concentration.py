@@ -89,6 +89,18 @@ def test_greedy_finds_partners_that_static_order_misses() -> None:
     assert len(set(greedy.details["order"])) == 16
 
 
+def test_the_order_may_come_from_attribution() -> None:
+    columns = LAYOUT.units(("head", "mlp"))
+    row = [2.0 * (u == B) + 1.0 * (u in (A, C)) + 0.1 * (u == HEADS[0]) for u in columns]
+    lab = lab_of({A: 6.0, B: 3.0}, values=np.tile(row, (40, 1)))
+    found = lab.concentration(order="attribution")
+    assert found.details["order"][:3] == [str(B), str(A), str(C)]
+    assert found.details["scores"][str(B)] == pytest.approx(2.0)
+    assert found.value == 2
+    assert found.details["easy_and_hard"]["same"]
+    assert lab.concentration(order="attribution", per="kv").details["order"][0] == "L3.KV0"
+
+
 def test_the_order_comes_from_discovery_examples() -> None:
     # on evaluation examples (index >= 40) another head matters: the order does not know
     def joint(touched: frozenset[Unit], index: int) -> float:
