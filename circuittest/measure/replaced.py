@@ -131,6 +131,9 @@ def means(
         ids = batch.prompts(model.device)
         rows += ids.numel()
         for place, values in writes(model, ids).items():
+            values = values.cpu() if values.device.type == "mps" else values  # which has no float64
             total = values.sum((0, 1), dtype=torch.float64)
             sums[place] = sums[place] + total if place in sums else total
-    return {place: (total / rows).to(precision(model.dtype)) for place, total in sums.items()}
+    return {
+        place: (total / rows).to(precision(model.dtype)).to(model.device) for place, total in sums.items()
+    }

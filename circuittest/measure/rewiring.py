@@ -67,7 +67,7 @@ class Rewired:
         self.examples, self.length, self.tail = examples, length, tail
         self.buffers, self.proof = buffers, proof
         self.dtype = precision(model.dtype)
-        self.coefficients = wires.coefficients.to(model.device, self.dtype)
+        self.coefficients = wires.coefficients.to(self.dtype).to(model.device)
         self.from_replaced: list[list[bool]] = wires.from_replaced.tolist()
         #: Packed writes that simply add up: all, but for heads in front of a post-norm.
         self.additive = self.coefficients.clone()

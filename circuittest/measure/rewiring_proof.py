@@ -57,7 +57,7 @@ class Proof:
         at = int((of_first - own).abs().amax((0, 2)).argmax())
         position = residual.shape[1] - len(own) + at
         self.reads.append(
-            Read(circuit, tuple(readers), position, of_first[:, at].double().clone(), own[at].double())
+            Read(circuit, tuple(readers), position, _wide(of_first[:, at]).clone(), _wide(own[at]))
         )
 
     @contextmanager
@@ -106,7 +106,7 @@ class Proof:
         for read in self.reads:
             differences, after_post = self._differences(read)
             for row, reader in enumerate(read.readers):
-                terms = differences[self.wires.replaced[read.circuit, :, reader].to(differences.device)]
+                terms = differences[self.wires.replaced[read.circuit, :, reader]]
                 expected = read.residual + terms.sum(0)
                 scale = read.residual.abs().max() + terms.abs().amax(1).sum()
                 for change in after_post:
@@ -119,7 +119,7 @@ class Proof:
         """Did the modules that read go on with what was mixed? All readers of one projection at once."""
         layout, model = self.model.layout, self.model
         heads, groups = layout.n_heads, layout.n_kv_heads
-        inputs = read.mixed.to(model.dtype)
+        inputs = read.mixed.to(model.dtype).to(model.device)
         normed: dict[nn.Module, Tensor] = {}
         projected: dict[str, Tensor] = {}
         for row, reader in enumerate(read.readers):
@@ -160,9 +160,7 @@ class Proof:
         for a reader's row of replaced writers; those heads' own rows are zero.
         """
         model, layout = self.model, self.model.layout
-        found = torch.zeros(
-            (len(layout.writers), model.width), dtype=torch.float64, device=read.residual.device
-        )
+        found = torch.zeros((len(layout.writers), model.width), dtype=torch.float64)
         behind: list[Callable[[Tensor], Tensor]] = []
         for role, layer, writers in sources(layout):
             if not bool(self.wires.replaced[read.circuit, writers][:, list(read.readers)].any()):
@@ -172,12 +170,12 @@ class Proof:
                 self._other(role, layer, read.position),
             )
             if role == "embed":
-                found[writers] = other.double() - own.double()
+                found[writers] = _wide(other) - _wide(own)
             elif role == "mlp":
                 post = model.blocks[layer].mlp_post_norm
                 pair = torch.stack([other.to(own.dtype).expand_as(own), own])
                 pair = pair if post is None else post.forward(pair)
-                found[writers] = (pair[0].double() - pair[1].double())[None]
+                found[writers] = (_wide(pair[0]) - _wide(pair[1]))[None]
             else:
                 terms = self._heads(layer, own, other)
                 post = model.blocks[layer].attn_post_norm
@@ -193,8 +191,8 @@ class Proof:
         heads, module = self.model.layout.n_heads, self.model.blocks[layer].out
         only = torch.eye(heads, dtype=own.dtype, device=own.device)
         only = only.repeat_interleave(own.shape[-1] // heads, dim=1)
-        zero = module.forward(torch.zeros_like(own)[None, None])[0, 0].double()
-        parts = [module.forward((only * one.to(own.dtype))[None])[0].double() - zero for one in (other, own)]
+        zero = _wide(module.forward(torch.zeros_like(own)[None, None])[0, 0])
+        parts = [_wide(module.forward((only * one.to(own.dtype))[None])[0]) - zero for one in (other, own)]
         return parts[0] - parts[1]
 
     def _other(self, role: str, layer: int, position: int) -> Tensor:
@@ -213,7 +211,7 @@ class Proof:
         return self.seen[role, layer]
 
     def _compare(self, reader: int, what: str, found: Tensor, expected: Tensor, scale: Tensor) -> None:
-        error = float((found.double() - expected.double()).abs().max())
+        error = float((_wide(found) - _wide(expected)).abs().max())
         if not error <= _NOISE.get(self.model.dtype, 0.2) * float(scale):
             raise InterventionError(
                 f"{self._name(reader)} was not patched",
@@ -228,9 +226,13 @@ class Proof:
 
 def _behind(post: nn.Module, total: Tensor, terms: Tensor, writers: slice) -> Callable[[Tensor], Tensor]:
     def change(replaced: Tensor) -> Tensor:
-        chosen = terms[replaced[writers].to(terms.device)].sum(0)
-        pair = torch.stack([(total.double() + chosen).to(total.dtype), total])[:, None]
-        normed: Tensor = post.forward(pair)
-        return (normed[0, 0] - normed[1, 0]).double()
+        changed = _wide(total) + terms[replaced[writers]].sum(0)
+        pair = torch.stack([changed.to(total.dtype).to(total.device), total])[:, None]
+        normed = _wide(post.forward(pair))
+        return normed[0, 0] - normed[1, 0]
 
     return change
+
+
+def _wide(tensor: Tensor) -> Tensor:
+    return tensor.cpu().double()  # some devices have no float64
