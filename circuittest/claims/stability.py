@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from circuittest.claims.gates import competent
-from circuittest.claims.subtasks import Scores, Subtasks, block_codes, signed_scores, similarities
+from circuittest.claims.subtasks import Scores, Subtasks, block_codes, listed, signed_scores, similarities
 from circuittest.errors import UsageError
 from circuittest.find.ranking import top_count
 from circuittest.find.similarity import mean_of_pairs, permuted, top_overlap
@@ -203,8 +203,7 @@ def left_out(made: Subtasks) -> list[str]:
     """What to say of blocks that were too small."""
     if not made.blocks.left_out:
         return []
-    sizes = ", ".join(f"{label} ({made.blocks.sizes[label]})" for label in made.blocks.left_out)
-    return [f"left out for having too few examples: {sizes}"]
+    return [f"left out for having too few examples: {listed(made.blocks.sizes, made.blocks.left_out)}"]
 
 
 def used(estimate: Estimate, scores: Scores, rows: Any) -> Estimate:

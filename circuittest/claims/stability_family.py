@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 #: Members on which partitions are searched and errors are found; more make neither better. (Fewer members carry a
 #: little more noise, so that the errors are too large rather than too small.)
 COLUMNS = 4096
-#: How many partitions a record lists.
+#: Of how many partitions, from the worst on, a record lists the bounds.
 LISTED = 50
 
 
@@ -130,7 +130,7 @@ def stability_family(
         what = f"the partition {repeated[0]!r} is listed twice" if repeated else "a family of no partitions"
         raise UsageError(what, "", "list each once")
     choices: dict[str, Any] = {
-        "partition": names if len(names) <= LISTED else names[:LISTED],
+        "partition": names,
         "partitions": len(names),
         "similarity": similarity,
         "level": level,

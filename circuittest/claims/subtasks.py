@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -151,10 +151,9 @@ def similarities(
         )
     blocks = partition.resolve(scores.items, n=n, min_size=min_size, seed=seed)
     if len(blocks.labels) < 2:
-        sizes = ", ".join(f"{label}: {size}" for label, size in blocks.sizes.items())
         return (
             f"the partition {str(partition)!r} has {len(blocks.labels)} blocks of at least {n or min_size} examples "
-            f"({sizes}); two are needed"
+            f"(there are {listed(blocks.sizes, blocks.sizes)}); two are needed"
         )
     values, codes = scores.values, block_codes(blocks, len(scores.items))
     if values.shape[1] < 3:
@@ -177,6 +176,13 @@ def similarities(
     sizes_in_clusters = [np.unique(scores.clusters[p]).size for p in blocks.positions]
     made = Subtasks(blocks, found, smallest_df(sizes_in_clusters, len(found.replicates)), "")
     return replace(made, invalid=unusable(made))
+
+
+def listed(sizes: Mapping[str, int], labels: Iterable[str], most: int = 12) -> str:
+    """Blocks with their sizes, the largest first, for messages."""
+    order = sorted(labels, key=lambda label: (-sizes[label], label))
+    text = ", ".join(f"{label} ({sizes[label]})" for label in order[:most])
+    return text + (f" and {len(order) - most} more" if len(order) > most else "")
 
 
 def block_codes(blocks: Blocks, count: int) -> NDArray[np.intp]:
