@@ -35,7 +35,13 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "--score", default="edge-abs-sum", help="edge-abs-sum, edge-sum or node (default: the first)"
     )
-    parser.add_argument("--method", default="eap", help="attribution method (default: eap)")
+    parser.add_argument("--method", default="eap", help="eap, eap-ig or exact (default: eap)")
+    parser.add_argument("--steps", type=int, default=5, help="points on the path of eap-ig (default: 5)")
+    parser.add_argument(
+        "--baseline",
+        default="counterfactual",
+        help="what units are compared with: counterfactual, mean or zero (default: the first)",
+    )
     parser.add_argument("-o", "--output", metavar="FILE", help="write the circuit as JSON")
     parser.add_argument(
         "--tables",
@@ -61,7 +67,10 @@ def run(arguments: argparse.Namespace) -> int:
         common.refuse_to_overwrite(file, ScoreTable.load, "score table")
 
     lab = common.lab_of(arguments)
-    how = {"universe": universe, "score": arguments.score, "method": arguments.method}
+    how: dict[str, Any] = {
+        "universe": universe,
+        **{key: getattr(arguments, key) for key in ("score", "method", "steps", "baseline")},
+    }
     circuit = lab.shared(top=arguments.top, at=arguments.at, **how)
     scores = lab.scores("discover", **how)
     if arguments.output:

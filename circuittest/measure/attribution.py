@@ -23,7 +23,7 @@ from circuittest.measure.baselines import baseline_writes, check_baseline
 from circuittest.measure.batches import Batch, ItemLike, describe, plan, precision
 from circuittest.measure.edges import EdgeScores, edges
 from circuittest.measure.exact import activation_patching
-from circuittest.measure.integrated import path_scores, summed_gradients
+from circuittest.measure.integrated import kept_numbers, path_scores, summed_gradients
 from circuittest.measure.memory import within_memory
 from circuittest.measure.metrics import check_metric
 from circuittest.measure.nodes import node_scores, units_of
@@ -123,7 +123,9 @@ def attribute(
             table.save(out)
         return table
     layout = model.layout
-    batches = plan(items, model, batch_size=batch_size)
+    path = steps if method == "eap-ig" else 0
+    scorer = EdgeScores(model) if level == "edges" or unit_score != "node" else None
+    batches = plan(items, model, batch_size=batch_size, kept=kept_numbers(model, scorer, path))
     members: tuple[Member, ...] = edges(layout)[0] if level == "edges" else layout.units(kinds)
     if not members:
         raise UsageError(f"the model has no units of kind {', '.join(kinds)}", layout.describe())
@@ -144,9 +146,7 @@ def attribute(
         with model.measuring():
             fine = [kind for kind in FINE if kind in kinds and level == "units"]
             others = baseline_writes(model, baseline, calibration, fine=fine, batch_size=batch_size)
-            scoring = _Scoring(
-                model, metric, steps if method == "eap-ig" else 0, others, level, unit_score, kinds
-            )
+            scoring = _Scoring(model, scorer, metric, path, others, level, unit_score, kinds)
 
             def work(batch: Batch) -> None:
                 start = 0
@@ -220,6 +220,7 @@ class _Scoring:
     def __init__(
         self,
         model: LoadedModel,
+        scorer: EdgeScores | None,
         metric: str,
         steps: int,
         others: Writes | None,
@@ -227,10 +228,10 @@ class _Scoring:
         unit_score: str,
         kinds: Sequence[str],
     ) -> None:
-        self.model, self.metric, self.steps, self.others = model, metric, steps, others
+        self.model, self.scorer = model, scorer
+        self.metric, self.steps, self.others = metric, steps, others
         self.level, self.unit_score, self.kinds = level, unit_score, kinds
         self.fine = [kind for kind in FINE if kind in kinds]
-        self.scorer = EdgeScores(model) if level == "edges" or unit_score != "node" else None
 
     def __call__(self, batch: Batch) -> Iterator[Tensor]:
         """Scores [examples, members] of a few examples at a time, in the batch's order."""
@@ -245,7 +246,7 @@ class _Scoring:
     def _edges(self, batch: Batch, scorer: EdgeScores) -> Iterator[Tensor]:
         if not self.steps:
             return scorer(trace(self.model, batch, self.metric, reads=True, others=self.others))
-        return path_scores(scorer, self._points(batch, reads=True))
+        return path_scores(scorer, self._points(batch, reads=True), self.steps)
 
     def _node_trace(self, batch: Batch) -> Trace:
         if not self.steps:

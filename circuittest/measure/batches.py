@@ -98,11 +98,12 @@ class Batch:
 
 
 def plan(
-    items: Sequence[ItemLike], model: LoadedModel, *, batch_size: int | None = None
+    items: Sequence[ItemLike], model: LoadedModel, *, batch_size: int | None = None, kept: int = 0
 ) -> tuple[Batch, ...]:
     """Split items into batches of equal length (and answers read alike), shortest first, in the order given within one.
 
-    `batch_size` limits the examples of a batch; by default the limit follows from `bytes_per_example`. A bucket
+    `batch_size` limits the examples of a batch; by default the limit follows from `bytes_per_example`, and from the
+    numbers per token that are `kept` beside. A bucket
     is cut into parts of nearly equal size. Raises UsageError for an empty list, a prompt that is empty or longer than
     the model's context, or a size below 1.
     """
@@ -126,7 +127,9 @@ def plan(
     batches = []
     for length, tail, ended in sorted(buckets):
         rows = buckets[length, tail, ended]
-        most = batch_size or max(1, BATCH_BYTES // bytes_per_example(model, length, tail))
+        most = batch_size or max(
+            1, BATCH_BYTES // (bytes_per_example(model, length, tail) + 4 * length * kept)
+        )
         parts = -(-len(rows) // most)
         for part in range(parts):
             cut = rows[part * len(rows) // parts : (part + 1) * len(rows) // parts]

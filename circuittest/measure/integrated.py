@@ -28,24 +28,30 @@ from torch import Tensor
 from circuittest.measure.edges import EdgeScores
 from circuittest.measure.norms import Jacobian
 from circuittest.measure.trace import Place, Trace
+from circuittest.models.loaded import LoadedModel
 
 #: Points that are summed before they are contracted; more need memory for their statistics.
 POINTS = 8
 
 
-def path_scores(scorer: EdgeScores, points: Iterable[Trace]) -> Iterator[Tensor]:
+def path_scores(scorer: EdgeScores, points: Iterable[Trace], steps: int) -> Iterator[Tensor]:
     """Edge scores [examples, writers, readers] of one batch over the points of a path, a few examples at a time."""
-    traces: Iterable[Trace] = _summed(scorer, points) if scorer.summable else points
-    total: list[Tensor] = []
-    before: Trace | None = None
-    for trace in traces:  # one behind, so that a path that is a single sum is handed on as it is made
-        if before is not None:
-            _accumulate(total, scorer(before))
-        before = trace
-    if before is None:
+    if scorer.summable and steps <= POINTS:
+        summing = Summing(scorer, steps)
+        for point in points:
+            summing.add(point)
+            del point  # before the next forward
+        yield from scorer(summing.total())
         return
-    for number, part in enumerate(scorer(before)):
-        yield part.add_(total[number]) if total else part
+    total: list[Tensor] = []
+    for trace in _summed(scorer, points) if scorer.summable else points:
+        for number, part in enumerate(scorer(trace)):
+            if number < len(total):
+                total[number].add_(part)
+            else:
+                total.append(part)
+        del trace
+    yield from total
 
 
 @torch.no_grad()
@@ -54,40 +60,40 @@ def summed_gradients(points: Iterable[Trace]) -> Trace:
     total: dict[Place, Tensor] = {}
     last: Trace | None = None
     for point in points:
-        last = point
+        last = last or Trace(point.changes, {}, {}, experts=point.experts)
         for place, gradient in point.gradients.items():
             _add(total, place, gradient.to(torch.promote_types(gradient.dtype, torch.float32)))
+        del point, gradient  # before the next forward
     if last is None:
         raise TypeError("a path has at least one point")
     return Trace(last.changes, {}, total, experts=last.experts)
 
 
 def _summed(scorer: EdgeScores, points: Iterable[Trace]) -> Iterator[Trace]:
-    summing = Summing(scorer)
+    summing = Summing(scorer, POINTS)
     for point in points:
         summing.add(point)
+        del point
         if summing.count == POINTS:
             yield summing.total()
-            summing = Summing(scorer)
+            summing = Summing(scorer, POINTS)
     if summing.count:
         yield summing.total()
 
 
 class Summing:
-    """The sum over points of everything that one contraction needs; see the formula above."""
+    """The sum over at most `points` points of everything that one contraction needs; see the formula above."""
 
-    def __init__(self, scorer: EdgeScores) -> None:
+    def __init__(self, scorer: EdgeScores, points: int) -> None:
         self.scorer = scorer
-        self.count = 0
+        self.count, self._most = 0, points
         self._changes: dict[Place, Tensor] = {}
         self._gradients: dict[Place, Tensor] = {}
-        self._along: dict[int, list[Tensor]] = {}
-        self._unit: dict[int, list[Tensor]] = {}
+        self._ranks: dict[int, tuple[Tensor, Tensor]] = {}
 
     @torch.no_grad()
     def add(self, point: Trace) -> None:
         """Add one point of the path."""
-        self.count += 1
         self._changes = point.changes
         final = point.gradients["final", 0]
         self._add(("final", 0), final)
@@ -99,13 +105,12 @@ class Summing:
             if after.kind != "identity":
                 mlp = after.pull(mlp.clone().flatten(0, 1)[None]).view_as(mlp)
             self._add(("mlp_in", layer), mlp)
+        self.count += 1
 
     def total(self) -> Trace:
         """The sum as a trace: gradients at q, k and v over r; those of the MLPs and logits in the residual."""
-        ranks = {
-            layer: (torch.stack(along, -1), torch.stack(self._unit[layer], -2))
-            for layer, along in self._along.items()
-        }
+        n = self.count
+        ranks = {layer: (along[..., :n], unit[..., :n, :]) for layer, (along, unit) in self._ranks.items()}
         return Trace(self._changes, {}, self._gradients, ranks=ranks, summed=True)
 
     def _add_slots(self, point: Trace, layer: int, norm: Jacobian) -> None:
@@ -124,8 +129,14 @@ class Summing:
             self._add((role, layer), gradient)
             product = (point.slots[role, layer] - self.scorer.constant(role, layer)).mul_(gradient)
             along += [part.sum(-1) for part in self.scorer.apart(role, product)]
-        self._along.setdefault(layer, []).append(torch.cat(along, -1).div_(shape[-1]))
-        self._unit.setdefault(layer, []).append(unit.view(shape))
+        products = torch.cat(along, -1).div_(shape[-1])
+        if layer not in self._ranks:
+            batch, length, width = shape
+            new = lambda *sizes: unit.new_empty(batch, length, *sizes)
+            self._ranks[layer] = new(products.shape[-1], self._most), new(self._most, width)
+        kept_along, kept_unit = self._ranks[layer]
+        kept_along[..., self.count] = products
+        kept_unit[..., self.count, :] = unit.view(shape)
 
     def _jacobian(self, point: Trace, role: str, layer: int) -> Jacobian:
         norm = self.scorer.norms[role][layer]
@@ -139,9 +150,13 @@ def _add(total: dict[Place, Tensor], place: Place, value: Tensor) -> None:
     total[place] = total[place].add_(value) if place in total else value.clone()
 
 
-def _accumulate(total: list[Tensor], parts: Iterator[Tensor]) -> None:
-    if not total:
-        total += parts
-        return
-    for part, more in zip(total, parts, strict=True):
-        part.add_(more)
+def kept_numbers(model: LoadedModel, scorer: EdgeScores | None, steps: int) -> int:
+    """How many numbers per token stay in memory while a path is run, beside those of its passes; 0 without a path."""
+    if not steps:
+        return 0
+    layout, width, inner = model.layout, model.width, model.layout.n_heads * model.head_dim
+    numbers = 3 * (inner + width)  # replaced writes, their changes, summed gradients
+    if scorer is not None and scorer.summable:
+        slots = layout.n_heads + 2 * layout.n_kv_heads
+        numbers += slots * model.head_dim - inner + min(steps, POINTS) * (slots + width)
+    return layout.n_layers * numbers

@@ -227,7 +227,10 @@ def points(
         if k == 0:
             changes, pairs = _changes(others, clean), _pairs(others, clean)
         slots = _detached(seen, ("q", "k", "v", "qkv")) if reads else {}
-        yield Trace(changes, _detached(seen, _NORMS), gradients, slots, experts=pairs)
+        point = Trace(changes, _detached(seen, _NORMS), gradients, slots, experts=pairs)
+        del seen, rows, values, gradients, slots  # nothing of this point is held during the next
+        yield point
+        del point
 
 
 def refuse_quantised(model: LoadedModel) -> None:

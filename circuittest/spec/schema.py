@@ -48,6 +48,7 @@ class TaskModel(BaseModel):
     prefix: Word | None = None
     accuracy: Literal["argmax", "candidates"] | None = None
     metric: Literal["log_prob", "logit_diff", "prob_diff", "kl"] | None = None
+    answers: Literal["first", "whole"] | None = None
 
     def options(self) -> dict[str, Any]:
         """The keyword options of the lab that the file sets."""

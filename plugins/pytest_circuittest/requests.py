@@ -13,10 +13,10 @@ import pytest
 from pytest_circuittest.options import Settings, settings
 
 MARKER = (
-    "circuit(model, task, discover, evaluate, seed, prefix, accuracy, metric, headroom): the model (or a list of "
-    "models) and the task that the `lab` fixture measures"
+    "circuit(model, task, discover, evaluate, seed, prefix, accuracy, metric, answers, headroom): the model (or a "
+    "list of models) and the task that the `lab` fixture measures"
 )
-_OPTIONS = ("discover", "evaluate", "seed", "prefix", "accuracy", "metric", "headroom")
+_OPTIONS = ("discover", "evaluate", "seed", "prefix", "accuracy", "metric", "answers", "headroom")
 
 
 @dataclass(frozen=True)

@@ -71,6 +71,10 @@ def test_bad_arguments(capsys: pytest.CaptureFixture[str], words: list[str], mes
         (["find", "--model", "zoo:gqa", "--task", "ioi", "--score", "nodes"], "unknown unit score 'nodes'"),
         (["find", "--model", "zoo:gqa", "--task", "ioi", "--method", "egp"], "unknown method 'egp'"),
         (
+            ["find", "--model", "zoo:gqa", "--task", "ioi", "--method", "eap-ig", "--baseline", "zero"],
+            "EAP-IG from the baseline 'zero'",
+        ),
+        (
             ["find", "--model", "zoo:gqa", "--task", "ioi", "--prefix", "<nope>"],
             "prefix '<nope>' is no token",
         ),

@@ -41,7 +41,7 @@ def edge_scores(model: LoadedModel, batch: Batch, metric: str, steps: int = STEP
     """[examples, writers, readers] in float64."""
     with model.measuring():
         path = points(model, batch, metric, steps=steps, reads=True)
-        return torch.cat(list(path_scores(EdgeScores(model), path)))
+        return torch.cat(list(path_scores(EdgeScores(model), path, steps)))
 
 
 def node_scores(model: LoadedModel, batch: Batch, metric: str, steps: int = STEPS) -> Tensor:
