@@ -37,7 +37,7 @@ from benchmarks.statistics.samples import (
 from circuittest.stats import ProportionInference, rank_p
 from circuittest.stats.resampling import generator
 
-REPETITIONS = 300
+REPETITIONS = 200
 DRAWS = 399
 TAIL = 0.025
 
