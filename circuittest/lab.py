@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -22,6 +24,11 @@ Split = Literal["discover", "evaluate"]
 Level = Literal["units", "edges"]
 ACCURACIES = ("argmax", "candidates")
 METRICS = ("log_prob", "logit_diff", "prob_diff", "kl")
+#: Scores in another dtype are compared with the model's own on so many examples, and below this overlap of their
+#: circuits a warning is given.
+AGREEMENT_EXAMPLES, AGREEMENT = 8, 0.8
+
+log = logging.getLogger(__name__)
 
 
 class Lab:
@@ -89,6 +96,7 @@ class Lab:
         self.headroom, self.budget = headroom, budget
         self._others: dict[str, Lab] = {}
         self._scores: dict[tuple[Any, ...], ScoreTable] = {}
+        self._copies: dict[str, LoadedModel] = {}
         self._outcomes: dict[tuple[str, str, str, tuple[tuple[Unit, ...], ...]], OutcomeTable] = {}
         self._patched: dict[tuple[Any, ...], OutcomeTable] = {}
 
@@ -221,12 +229,14 @@ class Lab:
         steps: int = 5,
         baseline: str = "counterfactual",
         level: Level = "units",
+        dtype: str | None = None,
     ) -> ScoreTable:
         """Attribution of every unit or edge of a universe on every example of a split, [examples × members].
 
         `method`, `steps` and `baseline` are those of `circuittest.measure.attribution.attribute`. The means of the
         baseline "mean" never come from the examples that are scored: for evaluation examples they are those of the
-        discovery examples, and within those every second example is scored by the mean of the others.
+        discovery examples, and within those every second example is scored by the mean of the others. With
+        `dtype` ("bfloat16") they are made on a copy of the model in that dtype, which is faster and less exact.
 
         The columns are cut from one table of the kinds involved, so that a claim about heads and one about all
         units cost one attribution. With ``level="edges"`` the members are the edges of the universe
@@ -249,24 +259,42 @@ class Lab:
         path = steps if method == "eap-ig" else 0
         # two forwards, and a backward for each point of the path beside a forward of its own
         charge((2 + 2 * max(1, path) + path) * len(getattr(self.data, split)))
-        key = (split, method, path, baseline, self.metric, *sorted(how.items()))
+        key = (split, method, path, baseline, dtype, self.metric, *sorted(how.items()))
         if key not in self._scores:
             self._scores[key] = self._attribute(
-                split, metric=self.metric, method=method, steps=steps, baseline=baseline, **how
+                self._in(dtype),
+                split,
+                metric=self.metric,
+                method=method,
+                steps=steps,
+                baseline=baseline,
+                **how,
             )
         table = self._scores[key]
         return table if len(members) == len(table.members) else table.columns(members)
 
-    def _attribute(self, split: Split, *, baseline: str, **how: Any) -> ScoreTable:
+    def _in(self, dtype: str | None) -> LoadedModel:
+        """The model, or its copy in another dtype; each is made and checked once."""
+        from circuittest.models.preflight import require
+        from circuittest.models.screening import in_dtype
+
+        if dtype is None:
+            return self.model
+        if dtype not in self._copies:
+            self._copies[dtype] = in_dtype(self.model, dtype)
+            require(self._copies[dtype].checks)
+        return self._copies[dtype]
+
+    def _attribute(self, model: LoadedModel, split: Split, *, baseline: str, **how: Any) -> ScoreTable:
         from circuittest.measure.attribution import attribute
 
         items = getattr(self.data, split)
         if not items:
             raise UsageError(f"the split {split!r} has no examples", "", f"ask for {split}=200")
         if baseline != "mean":
-            return attribute(self.model, items, baseline=baseline, **how)
+            return attribute(model, items, baseline=baseline, **how)
         if split == "evaluate":
-            return attribute(self.model, items, baseline=baseline, calibration=self.data.discover, **how)
+            return attribute(model, items, baseline=baseline, calibration=self.data.discover, **how)
         if len(items) < 2:
             raise UsageError(
                 "the baseline 'mean' scores one half of the discovery examples by the mean of the other half",
@@ -274,7 +302,7 @@ class Lab:
                 "ask for discover=200",
             )
         even, odd = (
-            attribute(self.model, items[i::2], baseline=baseline, calibration=items[1 - i :: 2], **how)
+            attribute(model, items[i::2], baseline=baseline, calibration=items[1 - i :: 2], **how)
             for i in (0, 1)
         )
         return even.interleaved(odd)
@@ -370,6 +398,7 @@ class Lab:
         steps: int = 5,
         baseline: str = "counterfactual",
         level: Level = "units",
+        dtype: str | None = None,
         name: str = "S_P",
     ) -> Circuit:
         """S_P: the units in at least `at` % of the per-example circuits of the `top` % highest-scoring units.
@@ -377,7 +406,9 @@ class Lab:
         Li & Subramani, arXiv 2605.08348, Eq. 1. With ``level="edges"`` edges are ranked, by the size of their
         scores, and S_P is a circuit of edges. The set may be empty, which is ordinary: claims on it are invalid
         and say the largest P that gives a set. What the scores are is said as in `scores`; the origin keeps it
-        (`circuittest.find.recipe`).
+        (`circuittest.find.recipe`). With ``dtype="bfloat16"`` units are ranked on a copy of the model in that dtype;
+        how far the ranking agrees with the model's own on a few examples stands beside it in the origin, and claims
+        are judged on the model itself.
 
         Raises
         ------
@@ -391,6 +422,8 @@ class Lab:
 
         top, at = f"{float(percent(top, 'top')):g}%", f"{float(share_of_examples(at)):g}%"
         how: dict[str, Any] = {"method": method, "score": score, "baseline": baseline, "level": level}
+        if dtype is not None:
+            how["dtype"] = dtype
         table = self.scores("discover", universe=universe, steps=steps, **how)
         membership = per_example(table, top)
         members = shared_members(membership, at)
@@ -412,9 +445,31 @@ class Lab:
         }
         if method == "eap-ig":
             origin["steps"] = steps
+        if dtype is not None:
+            origin["agreement"] = self._agreement(table, top, universe=universe, steps=steps, **how)
         if not members:
             origin["empty"] = why_empty(membership, at)
         return Circuit.of(members, name=name, layout=self.layout, origin=origin)
+
+    def _agreement(self, table: ScoreTable, top: str, **how: Any) -> dict[str, float]:
+        """How a ranking in another dtype agrees with the model's own, on the first discovery examples."""
+        from circuittest.find.agreement import agreement
+
+        few = self.data.discover[:AGREEMENT_EXAMPLES]
+        data = replace(self.data, discover=few, evaluate=())
+        own = Lab(self.model, data, accuracy=self.accuracy, metric=self.metric)
+        exact = own.scores("discover", **{**how, "dtype": None})
+        found = agreement(table.rows(range(len(few))), exact, top)
+        if found.overlap < AGREEMENT:
+            log.warning(
+                "%s: circuits ranked in %s agree with the model's own to %.0f %% on %d examples; rank in the model's "
+                "dtype where that is too little",
+                self,
+                how["dtype"],
+                100 * found.overlap,
+                found.examples,
+            )
+        return asdict(found)
 
     def circuit(
         self, source: Circuit | str | Path | Iterable[str | Unit], *, name: str | None = None
@@ -559,8 +614,6 @@ class Lab:
         UsageError
             For an unknown claim or option, a missing circuit, and one that the claim has no use for.
         """
-        from dataclasses import replace
-
         from circuittest.claims import claim_kind
         from circuittest.stats import announce
 

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 #: How per-example scores are made: arguments of `Lab.scores`. Those of the second line may be missing: `steps` where
-#: no path is involved, the others in circuits that were written by hand.
+#: no path is involved, `dtype` where it is the model's own, the others in circuits that were written by hand.
 SCORING = ("method", "universe", "score")
-SCORING_TOO = ("level", "baseline", "steps")
+SCORING_TOO = ("level", "baseline", "steps", "dtype")
 #: How S_P is made of them.
 SHARING = ("top", "at")
 
@@ -31,7 +31,9 @@ def scoring_of(recipe: Mapping[str, Any]) -> dict[str, Any]:
 def unit_scoring(origin: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of `Lab.scores`, but the universe, that score units as a circuit's were, as far as it says."""
     own = {
-        key: origin[key] for key in ("method", "score", "baseline", "steps") if origin.get(key) is not None
+        key: origin[key]
+        for key in ("method", "score", "baseline", "steps", "dtype")
+        if origin.get(key) is not None
     }
     found = {"method": "eap", "score": "edge-abs-sum", **own}
     if found["score"] in ("edge", "exact") and found["method"] != "exact":

@@ -68,6 +68,7 @@ class FoundCircuit(BaseModel):
     level: Literal["units", "edges"] | None = None
     steps: Annotated[int, Field(ge=1)] | None = None
     baseline: Literal["counterfactual", "zero", "mean"] | None = None
+    dtype: Literal["bfloat16", "float16", "float32"] | None = None
 
 
 class FileCircuit(BaseModel):
