@@ -162,9 +162,17 @@ def stability(
 
 
 def _together(lab: Lab, how: dict[str, Any]) -> Callable[[Sequence[Estimate]], Estimate]:
+    """The claim about all partitions that a search drew, each once."""
+
     def family(drawn: Sequence[Estimate]) -> Estimate:
         from circuittest.claims.stability_family import stability_family
 
+        if any(one.choices[key] != how[key] for one in drawn for key in how):
+            raise UsageError(
+                "the stability of the draws was measured in different ways",
+                "they cannot be judged together",
+                "draw partitions only, and fix the other options",
+            )
         return stability_family(lab, sorted({str(one.choices["partition"]) for one in drawn}), **how)
 
     return family

@@ -10,6 +10,7 @@ import pytest
 from circuittest.claims.subtasks import Subtasks, unusable
 from circuittest.errors import TaskError, UsageError
 from circuittest.find.similarity import BlockSimilarity
+from circuittest.stats import searching
 from circuittest.tasks import Partition
 from tests.helpers.score_lab import EDGES, UNITS, ScoreLab, correlated, noisy
 
@@ -209,6 +210,28 @@ def test_one_unusable_partition_makes_the_family_invalid() -> None:
         lab.stability([], **FAMILY)
     with pytest.raises(UsageError, match="no untrained twin"):
         lab.stability(["order"], untrained=True, **FAMILY)
+
+
+def test_a_search_uses_the_discovery_examples_and_is_judged_on_the_others() -> None:
+    means = np.stack([scaled(0.3, 2)[b // 2] for b in range(4)])
+    lab = ScoreLab(TEMPLATES, edges=noisy(means, BLOCK, 1.0))
+    with searching():
+        drawn = [
+            lab.stability(text, min_size=10, **FAST)
+            for text in ("order", "template in 0, 1", "random:2:0", "order")
+        ]
+        other = lab.stability("order", min_size=12, **FAST)
+    assert all(one.examples["evaluate"] == [] for one in drawn)
+    assert drawn[0].n_examples == N // 2
+    assert drawn[0].together is not None
+    found = drawn[0].together(drawn)
+    assert found.details["n_partitions"] == 3
+    assert found.details["worst"] == "template in 0, 1"
+    assert found.examples["discover"] == []
+    assert not (found > 0.6)
+    assert drawn[2].together([drawn[2]]) > 0.6  # type: ignore[misc]
+    with pytest.raises(UsageError, match="different ways"):
+        drawn[0].together([*drawn, other])
 
 
 def test_a_spec_may_claim_it(tmp_path: Any) -> None:
