@@ -323,7 +323,7 @@ def _moved(
         yield f"layer L{layer}: in a batch the attention gives another result ({problem})"
         return
     moved = (z[1:] - z[0]).double().pow(2).mean(-1).sqrt()  # [rows, positions, heads]
-    floor = _step(model.dtype) * float(z[0].double().pow(2).mean().sqrt())
+    floor = _step(model) * float(z[0].double().pow(2).mean().sqrt())
     for slot in ("q", "k", "v"):
         if not bool((moved[[r for r, (kind, _) in enumerate(rows) if kind == slot]] > floor).any()):
             yield f"layer L{layer}: changing {slot} changes no head"
@@ -369,12 +369,13 @@ def _turned(part: Tensor, at: int) -> Tensor:
     return new
 
 
-def _step(dtype: torch.dtype) -> float:
-    return _STEP.get(dtype, 3e-2)
+def _step(model: LoadedModel) -> float:
+    # Kernels for quantised weights round their inputs as well, whatever dtype they are handed.
+    return _STEP[torch.bfloat16] if model.quantised else _STEP.get(model.dtype, _STEP[torch.bfloat16])
 
 
 def _differs(model: LoadedModel, found: Tensor, expected: Tensor, scale: Tensor | None = None) -> str:
     if found.shape != expected.shape:
         return f"shapes {list(found.shape)} and {list(expected.shape)}"
     error = relative(found, expected, scale)
-    return f"relative difference {error:.2g}" if error > _step(model.dtype) else ""
+    return f"relative difference {error:.2g}" if error > _step(model) else ""
