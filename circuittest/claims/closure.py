@@ -288,6 +288,8 @@ def judge(
             p["none"] = max(p["none"], equal)
             why["none"] += f"; with the complement removed, {_told(jointly, 'p_equal')}"
             holds["none"] = p["none"] <= LEVEL
+    # a name that another one overrules has no p-value that would establish it
+    p |= {name: 1.0 for name in NAMES if not holds[name] and p[name] <= LEVEL}
     named = next((name for name in NAMES if holds[name]), None)
     found = {}
     for name in NAMES:

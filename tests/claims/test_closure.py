@@ -126,6 +126,16 @@ def test_half_a_redundancy_is_neither_none_nor_redundant() -> None:
     assert {label.outcome for label in found.labels.values()} == {"undecided"}
 
 
+def test_a_small_effect_is_none_however_significant() -> None:
+    found = lab_of(lambda ablated, i: 0.0 if len(ablated) > 40 else 4.0 - 0.2 * (KEY in ablated)).closure(
+        Circuit.of([KEY]), metric="logit_diff"
+    )
+    assert found > 0.1
+    assert found.details["log_prob"]["p_load_bearing"] <= 0.025
+    assert found.label == "none"
+    assert not found.labelled("load-bearing")
+
+
 def test_a_complement_does_not_make_an_idle_head_redundant() -> None:
     found = lab_of(redundant).closure(Circuit.of(["L0.H0"]), complement=["L3.H4"])
     assert found.label == "none"

@@ -10,6 +10,7 @@ from circuittest.claims.beyond import exchangeable_p
 REPETITIONS = 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("population", random_sets()[1::4], ids=lambda one: one.name)
 def test_random_sets_are_seldom_load_bearing_or_interfering(population: Population) -> None:
     rates = population.rates(REPETITIONS)
@@ -17,6 +18,7 @@ def test_random_sets_are_seldom_load_bearing_or_interfering(population: Populati
     assert rates["redundant"] == 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("population", at_the_tolerance()[::2], ids=lambda one: one.name)
 def test_damage_at_the_tolerance_is_seldom_called_none(population: Population) -> None:
     assert population.rates(REPETITIONS)["none"] <= limit(REPETITIONS)

@@ -14,9 +14,9 @@ from circuittest.units import Layout, Unit
 from tests.helpers.simulate import Rng, covers
 from tests.helpers.table_lab import Rule, TableLab
 
-LAYOUT = Layout(n_layers=4, n_heads=8, n_kv_heads=8)
+LAYOUT = Layout(n_layers=3, n_heads=6, n_kv_heads=6)
 HEADS = LAYOUT.units(("head",))
-CORE, OWN, OTHER = HEADS[0:2], HEADS[8:10], HEADS[16:18]
+CORE, OWN, OTHER = HEADS[0:2], HEADS[6:8], HEADS[12:14]
 
 
 def task(needs: tuple[Unit, ...]) -> Rule:
@@ -66,9 +66,9 @@ def test_controls_lie_outside_both_circuits() -> None:
     found = pair().selective(A, against="b", units=B)
     inside = {str(u) for u in (*CORE, *OWN, *OTHER)}
     assert not any(inside & set(units) for units in found.details["controls"])
-    assert found.details["population"] == 26 * 25 // 2
+    assert found.details["population"] == 12 * 11 // 2
     layer = pair().selective(A, against="b", units=B, match="layer")
-    assert layer.details["population"] == 6 * 5 // 2  # layer 1 holds the two own heads and six others
+    assert layer.details["population"] == 4 * 3 // 2  # layer 1 holds the two own heads and four others
 
 
 def test_the_wrong_direction_is_refuted() -> None:
@@ -103,7 +103,7 @@ def test_what_cannot_be_judged() -> None:
     assert (
         pair(b=lambda u, i: 0.0).selective(A, against="b", units=B).invalid.startswith("b: the model is not")
     )
-    wide = [str(u) for u in HEADS[2:29]]
+    wide = [str(u) for u in HEADS[2:16]]
     assert "no matched control" in lab.selective(A, against="b", units=wide, part="other").invalid
     seen = [prompt_digest(item.prompt_ids) for item in lab.data.evaluate[:1]]
     assert (
@@ -112,6 +112,7 @@ def test_what_cannot_be_judged() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("catastrophic", [0.0, 0.05])
 def test_selectivity_is_covered(catastrophic: float) -> None:
     # sets that destroy both tasks, or (half of them) the first alone, cancel or do not

@@ -48,6 +48,7 @@ def test_an_idle_head_is_equivalent_to_controls() -> None:
     assert found.label == "none"
 
 
+@pytest.mark.slow
 def test_planted_redundancy() -> None:
     model = lab(backup=True)
     both = 16 / math.sqrt(5)
@@ -91,6 +92,7 @@ def test_families_share_their_reader() -> None:
     assert effects[str(CARRIER)] + effects[str(SECOND)] == pytest.approx(4 * ROOT, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_function_is_judged_whatever_the_scores_say(monkeypatch: pytest.MonkeyPatch) -> None:
     # a unit that first-order scores miss is load-bearing all the same: no claim of this kind may ask for a score
     def refuse(*args: object, **more: object) -> None:

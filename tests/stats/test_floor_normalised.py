@@ -43,6 +43,7 @@ def test_misuse() -> None:
         FloorNormalisedInference([1.0, 1.0], [0.0, 0.0], [[1.0, 1.0]], floor=[0.0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("catastrophic", [0.0, 0.05])
 @pytest.mark.parametrize("each", [False, True])
 def test_coverage(catastrophic: float, each: bool) -> None:

@@ -55,6 +55,7 @@ def test_strata_weigh_the_same_whatever_their_sizes() -> None:
         StratifiedMeanInference([], bounds=(0.0, 1.0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rates", [(0.5, 0.5, 0.5, 0.5), (0.95, 0.97, 1.0)])
 def test_the_smallest_of_equal_means_is_covered(rates: tuple[float, ...]) -> None:
     def draw(rng: Rng, seed: int) -> Inference:
@@ -65,6 +66,7 @@ def test_the_smallest_of_equal_means_is_covered(rates: tuple[float, ...]) -> Non
     covers(min(rates), draw)
 
 
+@pytest.mark.slow
 def test_the_mean_over_strata_is_covered() -> None:
     def draw(rng: Rng, seed: int) -> Inference:
         strata = [
