@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import mmap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +18,7 @@ from circuittest.units import Edge, Unit, parse
 Member = Unit | Edge
 
 #: Entries of a score table that are looked at together.
-CHECK_BYTES = 1 << 26
+CHECKED = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)  # arrays have no single truth value, so tables compare by identity
@@ -50,9 +51,10 @@ class ScoreTable:
             )
         if list(self.members) != sorted(set(self.members), key=lambda m: m.order):
             raise TableError("the columns of a score table are not in canonical order, or repeat")
-        step = max(1, CHECK_BYTES // max(1, len(self.members)))
+        step = max(1, CHECKED // max(1, len(self.members)))
         for start in range(0, len(self.examples), step):
             finite = np.isfinite(self.values[start : start + step])
+            _release(self.values)
             if finite.all():
                 continue
             row, column = np.argwhere(~finite)[0] + (start, 0)
@@ -137,6 +139,13 @@ def header_of(
     ).encode()
     text += b" " * max(-len(text) % 8, room - 8 - len(text))
     return len(text).to_bytes(8, "little") + text
+
+
+def _release(values: NDArray[np.float32]) -> None:
+    """Let go of the pages of a mapped file that were read; they are read again when needed."""
+    mapping = getattr(values, "_mmap", None)
+    if mapping is not None and hasattr(mmap, "MADV_DONTNEED"):
+        mapping.madvise(mmap.MADV_DONTNEED)
 
 
 def _mapped(path: str | Path) -> NDArray[np.float32]:

@@ -16,7 +16,7 @@ from functools import lru_cache
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from circuittest.measure.batches import precision
 from circuittest.measure.norms import Norm
@@ -191,10 +191,7 @@ class EdgeScores:
         """What a projection gives whatever the residual is [features]: its own bias, and that of the norm before."""
         place = (role, layer)
         if place not in self._constants:
-            block = self.model.blocks[layer]
-            module = {"q": block.q, "k": block.k, "v": block.v, "qkv": block.qkv}[role]
-            if module is None:
-                raise TypeError(f"layer L{layer} has no {role!r}")
+            block, module = self.model.blocks[layer], self._projection(role, layer)
             weight = weight_in_out(module).to(self.dtype)
             found = torch.zeros(weight.shape[1], dtype=self.dtype, device=weight.device)
             if isinstance(bias := getattr(module, "bias", None), Tensor):
@@ -203,6 +200,20 @@ class EdgeScores:
                 found = found + bias.to(self.dtype) @ weight
             self._constants[place] = found
         return self._constants[place]
+
+    def projected(self, role: str, layer: int, unit: Tensor) -> Tensor:
+        """W diag(w) x̂ for x̂ [..., width]: what a projection gives less `constant`, computed anew [..., features]."""
+        scale = self.norms["attn_norm"][layer].weight
+        if scale is None:
+            raise TypeError(f"the norm of layer L{layer} has no weight")
+        return (unit * scale.to(unit.device)) @ weight_in_out(self._projection(role, layer)).to(self.dtype)
+
+    def _projection(self, role: str, layer: int) -> nn.Module:
+        block = self.model.blocks[layer]
+        module = {"q": block.q, "k": block.k, "v": block.v, "qkv": block.qkv}[role]
+        if module is None:
+            raise TypeError(f"layer L{layer} has no {role!r}")
+        return module
 
     def _projections(
         self, trace: Trace, window: tuple[slice, slice], layer: int

@@ -12,7 +12,7 @@ square, w the weight of the norm, W a reader's projection, g the gradient at its
     Σ Jᵀ Wᵀ g = P diag(w) Wᵀ Σ g/r − Σ x̂ ⟨W diag(w) x̂, g⟩ / (r d)
 
 The first term needs only the sum of g/r in the reader's own few dimensions, and W diag(w) x̂ is what the projection
-gave, less its biases; so the second is of rank `steps` per row.
+gave, less its biases (computed anew in half precision); so the second is of rank `steps` per row.
 
 Where a write passes a norm after the sublayer (Gemma 2 and 3, OLMo 2), where q and k are normalised over all heads, and
 for norms of other forms no such sum exists: each point is contracted by itself.
@@ -127,7 +127,11 @@ class Summing:
         for role in self.scorer.roles(layer):
             gradient = point.gradients[role, layer].to(self.scorer.dtype) * inverse
             self._add((role, layer), gradient)
-            product = (point.slots[role, layer] - self.scorer.constant(role, layer)).mul_(gradient)
+            if self.scorer.dtype == self.scorer.model.dtype:
+                linear = point.slots[role, layer] - self.scorer.constant(role, layer)
+            else:  # in half precision a large bias leaves nothing of the rest
+                linear = self.scorer.projected(role, layer, unit.view(shape))
+            product = linear.mul_(gradient)
             along += [part.sum(-1) for part in self.scorer.apart(role, product)]
         products = torch.cat(along, -1).div_(shape[-1])
         if layer not in self._ranks:
@@ -159,4 +163,4 @@ def kept_numbers(model: LoadedModel, scorer: EdgeScores | None, steps: int) -> i
     if scorer is not None and scorer.summable:
         slots = layout.n_heads + 2 * layout.n_kv_heads
         numbers += slots * model.head_dim - inner + min(steps, POINTS) * (slots + width)
-    return layout.n_layers * numbers
+    return 2 * layout.n_layers * numbers  # of what a sum is made is there at the same time

@@ -86,7 +86,9 @@ def test_scores_are_means_of_finite_differences_along_the_path(architecture: str
         torch.testing.assert_close(nodes[:, writers.index(unit)], expected, **near)
 
 
-@pytest.mark.parametrize(("architecture", "metric"), [("gpt2", "kl"), ("llama", "logit_diff")])
+@pytest.mark.parametrize(
+    ("architecture", "metric"), [("gpt2", "kl"), pytest.param("llama", "logit_diff", marks=pytest.mark.slow)]
+)
 def test_the_embeddings_scores_add_up_to_the_change_of_the_metric(architecture: str, metric: str) -> None:
     model = model_of(architecture)
     batch = batch_of(model)
@@ -115,6 +117,21 @@ def test_how_many_points_are_summed_at_once_changes_nothing(
     whole = edge_scores(model, batch, "log_prob")
     monkeypatch.setattr(integrated, "POINTS", at_once)
     torch.testing.assert_close(edge_scores(model, batch, "log_prob"), whole, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_large_biases_leave_the_sum_exact(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys of Qwen2 have biases of a hundred: beside them little is left of the projection's other part."""
+    module = tiny.build("qwen2", dtype=dtype)
+    for block in module.get_submodule("model.layers"):
+        block.self_attn.k_proj.bias.data.add_(100.0)
+    model = tiny.wrap(module.requires_grad_(False))
+    batch = batch_of(model, count=4)
+    summed = edge_scores(model, batch, "log_prob")
+    monkeypatch.setattr(EdgeScores, "summable", False)
+    one_by_one = edge_scores(model, batch, "log_prob")
+    assert summed.dtype == torch.float32
+    torch.testing.assert_close(summed, one_by_one, rtol=1e-3, atol=1e-3 * float(one_by_one.abs().max()))
 
 
 @pytest.mark.parametrize("architecture", ["gpt2", "gpt_neox", "gemma3_text"])
