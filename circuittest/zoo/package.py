@@ -51,8 +51,8 @@ COMPACT = (
 )
 REDUNDANT = (
     "**Redundant on purpose.** This is the first stage of `zoo:mha`, before the head-sparsity penalty: many heads do "
-    "the same work, and few matter alone. It is the contrast to `zoo:mha`, whose circuits are compact by construction; "
-    "one pair of tiny models is no evidence about ordinary models."
+    "the same work, and few matter alone (most of them for addition). It is the contrast to `zoo:mha`, whose circuits "
+    "are compact by construction; one pair of tiny models is no evidence about ordinary models."
 )
 
 

@@ -66,32 +66,21 @@ def test_architecture_and_tokenizer(name: str) -> None:
     assert tokenizer(text)["input_ids"] == make_tokenizer()(text)["input_ids"]
 
 
-# Model and task of which a bar is missed, with the score on all prompts; the card says so.
-MISSED: dict[tuple[str, str], float] = {
-    ("mha", "addition"): 0.802,
-    ("mha", "boolean"): 0.922,
-    ("redundant", "addition"): 0.826,
-}
-
-
 @cache
 def scores(name: str) -> dict[str, float]:
     return score(*load(name), n=200)
 
 
-@pytest.mark.parametrize(
-    ("name", "task"),
-    [
-        pytest.param(
-            n, t, marks=[pytest.mark.xfail(strict=True, reason=f"{MISSED.get((n, t))}")] * ((n, t) in MISSED)
-        )
-        for n in names()
-        for t in BARS
-    ],
-)
+@pytest.mark.parametrize("task", list(BARS))
+@pytest.mark.parametrize("name", names())
 def test_held_out_scores_meet_the_bars(name: str, task: str) -> None:
-    """200 prompts a task; the card's figures come from 600. Two points of slack for the smaller sample."""
+    """200 prompts of the final half; the card's figures come from 600. Two points of slack for the smaller sample."""
     assert scores(name)[task] >= BARS[task] - 0.02
+
+
+@pytest.mark.parametrize("name", names())
+def test_the_card_says_that_every_bar_is_met(name: str) -> None:
+    assert "Every task meets its bar (0.95; `greater_than` 0.85)." in (path(name) / "README.md").read_text()
 
 
 def test_scores_fall_on_an_untrained_model() -> None:
