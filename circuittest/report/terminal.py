@@ -172,3 +172,32 @@ def counts(records: Iterable[Mapping[str, Any]]) -> str:
     found = [record["verdict"] for record in records]
     parts = [f"{found.count(verdict)} {verdict}" for verdict in _STYLES if verdict in found]
     return ", ".join(parts) if parts else "none"
+
+
+def together(records: Iterable[Mapping[str, Any]]) -> str:
+    """How many supported claims stay supported with Holm's correction over all claims judged in the session.
+
+    It changes no verdict. Invalid claims count: declaring them was a chance to pass. Empty for fewer than two claims.
+    """
+    from circuittest.stats import holm
+
+    judged = [record for record in records if record["verdict"] != "measured"]
+    p = [_alone(record) for record in judged]
+    supported = [
+        i for i, record in enumerate(judged) if record["verdict"] == "supported" and p[i] is not None
+    ]
+    if len(judged) < 2 or not supported:
+        return ""
+    adjusted = holm(p)
+    kept = sum((adjusted[i] or 0.0) <= (1.0 - judged[i]["confidence"]) / 2.0 + 1e-12 for i in supported)
+    return (
+        f"taken together (Holm's correction over the {len(judged)} claims judged), {kept} of the {len(supported)} "
+        "supported claims with a p-value stay supported\n"
+    )
+
+
+def _alone(record: Mapping[str, Any]) -> float | None:
+    """The p-value of a claim by itself, before a correction that its spec asks for."""
+    correction = record["details"].get("correction")
+    found: float | None = record["p_value"] if correction is None else correction["p"]
+    return found

@@ -104,7 +104,7 @@ def write_table(terminal: pytest.TerminalReporter, config: pytest.Config) -> Non
     records = collector(config).records()
     if not records or config.get_verbosity() < -1 or config.getoption("no_summary", False):
         return
-    from circuittest.report.terminal import claims_table, counts
+    from circuittest.report.terminal import claims_table, counts, together
 
     writer = config.get_terminal_writer()
     encoding = getattr(getattr(writer, "_file", None), "encoding", None) or ""
@@ -112,4 +112,4 @@ def write_table(terminal: pytest.TerminalReporter, config: pytest.Config) -> Non
     table = claims_table(
         records, width=writer.fullwidth, colour=writer.hasmarkup, unicode=encoding.lower().startswith("utf")
     )
-    terminal.write(table)
+    terminal.write(table + together(records))

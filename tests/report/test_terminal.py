@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 from circuittest.report.bars import axis, bar
 from circuittest.report.heatmap import heatmap
 from circuittest.report.records import record
-from circuittest.report.terminal import claims_table, counts
+from circuittest.report.terminal import claims_table, counts, together
 from circuittest.stats import Estimate, ProportionInference
 
 
@@ -133,3 +133,13 @@ def test_heat_map_fits_and_survives_every_value(layers, heads, width, value):
 
 def test_heat_map_without_layers():
     assert heatmap({"embed": 1.0}) == "no units with a layer to show\n"
+
+
+def test_supported_claims_taken_together():
+    assert together([]) == together(ALL[:1]) == together(ALL[1:]) == ""
+    clear, close = made(150, 0.3, "a"), made(65, 0.259, "b")  # p < 1e-30 and p = 0.022
+    assert "over the 2 claims judged), 2 of the 2 supported" in together([clear, close])
+    # three claims: the close one has 2 · 0.022 in the second step; what was measured only is no claim
+    assert "over the 3 claims judged), 1 of the 2 supported" in together([clear, close, INVALID, ALL[3]])
+    corrected = {**close, "p_value": 0.9, "details": {"correction": {"p": close["p_value"]}}}
+    assert together([clear, corrected]) == together([clear, close])
