@@ -24,6 +24,8 @@ from circuittest.models.loaded import LoadedModel
 VALUES = ("zero", "mean", "mean-positions", "counterfactual", "resample")
 #: Those that are taken from calibration examples.
 CALIBRATED = ("mean", "mean-positions", "resample")
+#: Calibrations (of mean-positions: lengths of their prompts) whose means a model keeps.
+KEPT = 64
 
 
 @dataclass(frozen=True)
@@ -105,10 +107,10 @@ def source(
     batches = plan(calibration, model, batch_size=batch_size)
     choices = {"calibration": describe(batches)}
     if value == "mean":
-        means = _means(model, sites, batches, start)
+        means = _kept(model, sites, batches, start)
         return Source(lambda batch: means, choices)
     by_length = {
-        length: _means_by_position(model, sites, [batch for batch in batches if batch.length == length])
+        length: _kept(model, sites, [batch for batch in batches if batch.length == length], None)
         for length in {batch.length for batch in batches}
     }
     return Source(lambda batch: by_length[batch.length], choices)
@@ -139,34 +141,50 @@ def draw(items: Sequence[ItemLike], calibration: Sequence[ItemLike], seed: int) 
     return donors
 
 
-def _means(
-    model: LoadedModel, sites: Sequence[Site], batches: Sequence[Batch], start: Callable[[int], int]
+def _kept(
+    model: LoadedModel,
+    sites: Sequence[Site],
+    batches: Sequence[Batch],
+    start: Callable[[int], int] | None,
 ) -> Values:
-    """Site → mean over examples and positions [1, 1, units, size], every token counting once."""
+    """`_means`, each taken once for every model: claims ask for many tables under the same ablation."""
+    cuts = None if start is None else tuple(start(batch.length) for batch in batches)
+    ids = tuple(tuple(map(tuple, batch.prompts(torch.device("cpu")).tolist())) for batch in batches)
+    means: dict[Any, dict[Site, Tensor]] = model.kept.setdefault("means", {})
+    if (ids, cuts) not in means and len(means) >= KEPT:
+        means.clear()
+    kept = means.setdefault((ids, cuts), {})
+    if missing := [site for site in sites if site not in kept]:
+        kept |= _means(model, _others(model, missing), batches, start)
+    return Values({site: kept[site] for site in sites})
+
+
+def _others(model: LoadedModel, sites: Sequence[Site]) -> list[Site]:
+    """The same kinds in every layer, which one forward shows as well; experts' means are work, and only those asked."""
+    kinds = {site.kind for site in sites if site.kind != "expert"}
+    every = [Site(layer, kind) for layer in range(model.layout.n_layers) for kind in sorted(kinds)]
+    return [site for site in every if site.units(model)] + [site for site in sites if site.kind == "expert"]
+
+
+def _means(
+    model: LoadedModel,
+    sites: Sequence[Site],
+    batches: Sequence[Batch],
+    start: Callable[[int], int] | None,
+) -> dict[Site, Tensor]:
+    """Site → mean over examples and positions from `start` on, every token counting once [1, 1, units, size].
+
+    Without `start` the mean over examples of one length, position by position [1, length, units, size].
+    """
     sums: dict[Site, Tensor] = {}
-    tokens = 0
+    count = 0
     for batch in batches:
-        cut = start(batch.length)
-        tokens += len(batch.rows) * (batch.length - cut)
+        cut = start(batch.length) if start else 0
+        count += len(batch.rows) * (batch.length - cut if start else 1)
         for site, total in _sums(model, sites, batch).items():
-            part = total[cut:].sum(0)
+            part = total[cut:].sum(0, keepdim=True) if start else total
             sums[site] = sums[site] + part if site in sums else part
-    return Values(
-        {site: (total / tokens).to(model.device, model.dtype)[None, None] for site, total in sums.items()}
-    )
-
-
-def _means_by_position(model: LoadedModel, sites: Sequence[Site], batches: Sequence[Batch]) -> Values:
-    """Site → mean over examples of one length [1, length, units, size]."""
-    sums: dict[Site, Tensor] = {}
-    examples = 0
-    for batch in batches:
-        examples += len(batch.rows)
-        for site, total in _sums(model, sites, batch).items():
-            sums[site] = sums[site] + total if site in sums else total
-    return Values(
-        {site: (total / examples).to(model.device, model.dtype)[None] for site, total in sums.items()}
-    )
+    return {site: (total / count).to(model.device, model.dtype)[None] for site, total in sums.items()}
 
 
 def _sums(model: LoadedModel, sites: Sequence[Site], batch: Batch) -> dict[Site, Tensor]:

@@ -140,6 +140,11 @@ class LoadedModel:
         return tuple(layer for layer, names in enumerate(parts) if path in names)
 
     @cached_property
+    def kept(self) -> dict[Any, Any]:
+        """What measurements keep for as long as this model is in memory, by what it follows from."""
+        return {}
+
+    @cached_property
     def checks(self) -> tuple[Check, ...]:
         """The preflight of this model, run once however many labs share it."""
         from circuittest.models.preflight import preflight

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from circuittest.errors import UsageError
 from circuittest.lab import Lab
+from circuittest.measure import values as values_module
 from circuittest.measure.ablation import ablate
 from circuittest.measure.batches import plan
 from circuittest.measure.sites import Site
@@ -158,6 +159,29 @@ def test_a_mean_is_one_vector_per_unit_over_all_tokens() -> None:
     mean = torch.cat([run[Unit("mlp", 2)] for run in runs]).mean(0)
     torch.testing.assert_close(values[Site(2, "mlp")][0, 0, 0], mean, rtol=0, atol=1e-14)
     assert found.choices == {"calibration": [[3, 6], [2, 9]]}
+
+
+def test_means_are_taken_once_for_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the same examples at the same positions; other layers of the same kind cost nothing more."""
+    model = replace(model_of("gpt2"))  # with nothing kept
+    runs: list[int] = []
+    honest = values_module.record
+    monkeypatch.setattr(values_module, "record", lambda *args: runs.append(1) or honest(*args))
+    run = lambda text, **how: ablate(model, ITEMS, [(Unit.parse(text),)], calibration=CALIBRATION, **how)
+    first = run("L1.H1", value="mean")
+    assert len(runs) == 2  # one per length
+    again, other = run("L1.H1", value="mean"), run("L2.H3", value="mean")
+    assert len(runs) == 2
+    assert np.array_equal(first.columns["log_prob"], again.columns["log_prob"])
+    fresh = ablate(replace(model), ITEMS, [(Unit("head", 2, 3),)], value="mean", calibration=CALIBRATION)
+    assert np.array_equal(other.columns["log_prob"], fresh.columns["log_prob"])
+    runs.clear()
+    run("L1.H1", value="mean-positions")
+    run("L1.MLP", value="mean")
+    run("L1.H1", value="mean", positions="answer")
+    assert len(runs) == 6
+    run("L0.H1", value="mean-positions")
+    assert len(runs) == 6
 
 
 def test_means_of_a_float32_model_do_not_depend_on_the_batches() -> None:
