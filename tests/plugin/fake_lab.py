@@ -2,7 +2,7 @@
 
 ``-p fake_lab`` puts a fake in place of `circuittest.lab`. What is measured follows from the claim and the circuit alone:
 necessity is 150 of 200, reuse 10 of 200, coverage 65 of 200; an empty circuit is invalid. So `>= 0.3` is supported,
-refuted and undecided, in this order. Each load of a model is a line of ``loads.txt`` in the folder of the run.
+refuted and undecided, in this order. Closure is load-bearing. Each load of a model is a line of ``loads.txt`` in the folder of the run.
 """
 
 from __future__ import annotations
@@ -15,7 +15,14 @@ from circuittest.circuit import Circuit
 from circuittest.errors import LoadError
 from circuittest.units import Layout
 
-COUNTS = {"necessity": 150, "reuse": 10, "coverage": 65}
+COUNTS = {"necessity": 150, "reuse": 10, "coverage": 65, "closure": 150}
+#: What became of the names of closure: outcome and reason.
+LABELS = {
+    "load-bearing": ("supported", "three measures agree"),
+    "redundant": ("undecided", "no complement was given"),
+    "interfering": ("refuted", "it is load-bearing"),
+    "none": ("refuted", "it is load-bearing"),
+}
 #: Stability of a draw: while it is searched for, and when it is judged together with others.
 DRAWS = {"good": (150, 150), "bad": (10, 12), "luck": (10, 150), "open": (65, 65), "broken": (0, 0)}
 
@@ -45,6 +52,7 @@ class Lab:
         **options: Any,
     ) -> Any:
         from circuittest.stats import Estimate, ProportionInference, announce
+        from circuittest.stats.labels import Label
 
         count = COUNTS[claim]
         estimate = Estimate(
@@ -66,6 +74,7 @@ class Lab:
             decide=decide,
             confidence=confidence or 0.95,
             invalid="" if len(circuit) else "the circuit is empty",
+            labels={name: Label(*told) for name, told in LABELS.items()} if claim == "closure" else {},
         )
         announce(estimate)
         return estimate
