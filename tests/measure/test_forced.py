@@ -15,6 +15,7 @@ from circuittest.measure.ablation import ablate
 from circuittest.measure.attribution import attribute
 from circuittest.measure.batches import plan
 from circuittest.measure.edges import edges
+from circuittest.measure.patching import patch
 from circuittest.models.loaded import LoadedModel
 from circuittest.units import Edge, Unit
 from tests.helpers import tiny
@@ -125,6 +126,15 @@ def test_attribution_is_finite_differences(metric: str, method: str) -> None:
         expected = sum(point.edge(Edge.parse(name)) for point in path) / len(path)
         found = table.values[:, edges(model.layout)[0].index(Edge.parse(name))]
         np.testing.assert_allclose(found, expected.numpy(), rtol=1e-4, atol=1e-5 * scale)
+
+
+def test_patching_reads_whole_answers() -> None:
+    model, items = model_of("llama"), several()
+    last = f"L{model.layout.n_layers - 1}.MLP"  # read by the logits alone, so the edge is the unit
+    patched = patch(model, items, [(), [Edge.parse(f"{last}->logits")]], keep=False)
+    ablated = ablate(model, items, [(), (Unit.parse(last),)], value="counterfactual")
+    for name in ("argmax", "log_prob"):
+        np.testing.assert_allclose(patched.measure(name), ablated.measure(name), rtol=1e-9)
 
 
 def test_one_token_is_scored_as_before() -> None:
