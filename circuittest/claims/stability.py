@@ -114,6 +114,7 @@ def stability(
     scores = signed_scores(lab, level, universe, method)
     if is_searching():
         scores, choices["splits"] = scores.split()[0], "discover (a search)"
+        permutations = choices["permutations"] = 0  # no draw is judged by its null
     options = {key: how[key] for key in ("top", "n", "min_size", "cuts", "replicates", "seed")}
     made = similarities(scores, chosen, similarity, **options)
     if isinstance(made, str):
