@@ -6,6 +6,7 @@ Edges are replaced exactly (`circuittest.measure.rewiring`); units by `ablate`, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -19,10 +20,11 @@ from circuittest.measure.ablation import ablate
 from circuittest.measure.batches import Batch, ItemLike, describe, plan, precision
 from circuittest.measure.buffers import Buffers
 from circuittest.measure.metrics import Targets, last_rows, outcomes, undefined
-from circuittest.measure.replaced import VALUES, Replaced
+from circuittest.measure.replaced import VALUES, Replaced, writes
 from circuittest.measure.rewiring import Rewired
 from circuittest.measure.rewiring_proof import Proof
 from circuittest.measure.slots import Slots, slots_of
+from circuittest.measure.suffix import can_cut, clean_run, resume
 from circuittest.measure.trace import Place
 from circuittest.measure.wires import Wires, masks, places
 from circuittest.models.loaded import LoadedModel
@@ -130,6 +132,20 @@ class _Runs:
             slots_of(model, layer) for layer in range(model.layout.n_layers)
         ]
         self.buffers = Buffers()
+        # Circuits whose first replaced edges end in the same layer run together: other layers are then left alone.
+        self.order = sorted(range(len(todo)), key=lambda row: self._first(todo[row]))
+
+    def _first(self, edges: NDArray[np.intp]) -> int:
+        """The first layer in which knocked-out edges end; the number of layers for none."""
+        layout = self.model.layout
+        if self.keep or not len(edges):
+            return 0 if self.keep else layout.n_layers
+        slots = layout.n_heads + 2 * layout.n_kv_heads + 1
+        return int((edges % len(layout.readers)).min()) // slots
+
+    def _start(self, rows: Iterable[int]) -> int:
+        """The layer before which a pass of some circuits replaces nothing; at most the last."""
+        return min(*(self._first(self.todo[row]) for row in rows), self.model.layout.n_layers - 1)
 
     def batch(self, batch: Batch, replaced: Replaced, *, prove: bool) -> None:
         """Run every circuit on one batch, a few examples and circuits at a time."""
@@ -139,19 +155,37 @@ class _Runs:
             part = batch.part(first, first + step)
             values = replaced.of(part)
             together = max(1, tokens // (len(part.items) * batch.length))
-            for start in range(0, len(self.todo), together):
-                self._run(
-                    part, values, range(start, min(start + together, len(self.todo))), prove and first == 0
-                )
+            groups = [self.order[i : i + together] for i in range(0, len(self.order), together)]
+            clean: Mapping[Place, Tensor] = {}
+            if any(self._start(group) for group in groups):
+                clean = writes(self.model, part.prompts(self.model.device), residuals=True)
+            for group in groups:
+                self._run(part, values, clean, group, prove and first == 0)
 
-    def _run(self, batch: Batch, values: Mapping[Place, Tensor], rows: range, prove: bool) -> None:
+    @cached_property
+    def tuples(self) -> bool:
+        """Do the blocks return tuples? Asked where passes resume, which is tried first."""
+        ids = torch.zeros((1, 2), dtype=torch.long, device=self.model.device)
+        can_cut(self.model, ids)
+        return clean_run(self.model, ids, ()).tuples
+
+    def _run(
+        self,
+        batch: Batch,
+        values: Mapping[Place, Tensor],
+        clean: Mapping[Place, Tensor],
+        rows: list[int],
+        prove: bool,
+    ) -> None:
         edges = [self.todo[row] for row in rows]
         wires = Wires(self.model.layout, torch.from_numpy(masks(self.model.layout, edges, keep=self.keep)))
         ids = batch.prompts(self.model.device)
         proof = Proof(self.model, wires, values, len(ids)) if prove else None
+        start = self._start(rows)
         shape = (len(ids), batch.length, batch.tail)
-        rewired = Rewired(self.model, self.slots, wires, values, *shape, self.buffers, proof)
-        with rewired.applied():
+        rewired = Rewired(self.model, self.slots, wires, values, *shape, self.buffers, proof, start, clean)
+        residual = clean["attn_base", start].repeat(len(rows), 1, 1) if start else None
+        with resume(self.model, start, residual, tuples=start > 0 and self.tuples), rewired.applied():
             stacked = ids.repeat(len(rows), 1)
             hidden = last_rows(self.model.trunk(stacked, use_cache=False).last_hidden_state, batch.tail)
         if proof is not None:
@@ -159,7 +193,7 @@ class _Runs:
         found = outcomes(self.model, hidden, Targets.of(batch.items, self.model.device).repeat(len(rows)))
         for name, column in found.items():
             table = self.columns.setdefault(name, np.full((len(self.todo), self.examples), np.nan))
-            table[np.ix_(list(rows), list(batch.rows))] = column.cpu().numpy().reshape(len(rows), -1)
+            table[np.ix_(rows, list(batch.rows))] = column.cpu().numpy().reshape(len(rows), -1)
 
 
 def _tokens(model: LoadedModel) -> int:

@@ -49,6 +49,9 @@ class Rewired:
         Shape of one circuit's rows, and how many of its last positions are read.
     proof:
         Watches the pass, where it is to be proven.
+    start, clean:
+        The layer in which the pass resumes, before which nothing is replaced, and what the untouched model writes by
+        place.
     """
 
     def __init__(
@@ -62,10 +65,12 @@ class Rewired:
         tail: int,
         buffers: Buffers,
         proof: Proof | None = None,
+        start: int = 0,
+        clean: Mapping[Place, Tensor] | None = None,
     ) -> None:
         self.model, self.slots, self.wires, self.values = model, slots, wires, values
         self.examples, self.length, self.tail = examples, length, tail
-        self.buffers, self.proof = buffers, proof
+        self.buffers, self.proof, self.start, self.clean = buffers, proof, start, clean or {}
         self.dtype = precision(model.dtype)
         self.coefficients = wires.coefficients.to(self.dtype).to(model.device)
         self.from_replaced: list[list[bool]] = wires.from_replaced.tolist()
@@ -74,6 +79,9 @@ class Rewired:
         for (role, layer), block in wires.blocks.items():
             if role == "z" and model.blocks[layer].attn_post_norm is not None:
                 self.additive[:, :, block.rows] = 0
+        #: The MLPs that also read the attention of their own block.
+        mlps = range(wires.slots - 1, len(model.layout.readers) - 1, wires.slots)
+        self.pending = frozenset() if model.layout.parallel else frozenset(mlps)
         #: Per layer and slot module the slots with replaced edges; and those readers, module by module.
         self.active = [[self._active(one) for one in modules] for modules in slots]
         self.attention = [
@@ -86,8 +94,7 @@ class Rewired:
         ]
         self.fired: Counter[Place] = Counter()
         self._expected: set[Place] = set()
-        self._residuals: dict[str, Tensor] = {}
-        self._attention: dict[int, tuple[Tensor, Tensor]] = {}
+        self._kept: dict[Place, Tensor] = {}
         self._projected: dict[Place, Tensor] = {}
         self._mlp_inputs: list[Tensor] = []
 
@@ -95,8 +102,9 @@ class Rewired:
     def applied(self) -> Iterator[None]:
         """Rewire the one forward pass inside the `with` block; every module it needs must run exactly once."""
         with ExitStack() as stack:
-            blocks = self.model.blocks
-            for layer, block in enumerate(blocks):
+            self._fill()
+            for layer in range(self.start, self.model.layout.n_layers):
+                block = self.model.blocks[layer]
                 self._watch(stack, "block", layer, on_input, block.block, self._at_block(layer))
                 mlp = self.wires.mlp_reader(layer)
                 for slots, which in zip(self.slots[layer], self.active[layer], strict=True):
@@ -106,19 +114,13 @@ class Rewired:
                 if ("z", layer) in self.wires.blocks:
                     self._watch(stack, "z", layer, on_input, block.out, self._heads_written(layer))
                     if block.attn_post_norm is not None:
-                        self._watch(
-                            stack, "attn", layer, on_input, block.attn_post_norm, self._before_post(layer)
-                        )
-                        self._watch(
-                            stack,
-                            "attn_post",
-                            layer,
-                            on_output,
-                            block.attn_post_norm,
-                            self._after_post(layer),
-                        )
+                        post, keep = block.attn_post_norm, self._keep
+                        self._watch(stack, "attn", layer, on_input, post, keep("attn", layer))
+                        self._watch(stack, "attn_post", layer, on_output, post, keep("attn_post", layer))
                 if mlp and not self.model.layout.parallel and block.mlp_norm is not None:
-                    self._watch(stack, "mlp_norm", layer, on_input, block.mlp_norm, self._before_mlp)
+                    self._watch(
+                        stack, "mlp_norm", layer, on_input, block.mlp_norm, self._keep("mlp_norm", layer)
+                    )
                 if mlp:
                     self._watch(stack, "mlp_in", layer, on_input, block.mlp, self._mlp_reads(layer))
                 if ("mlp", layer) in self.wires.blocks:
@@ -126,7 +128,7 @@ class Rewired:
             if self.wires.logits_reader():
                 self._watch(stack, "final", 0, on_input, self.model.final_norm, self._logits_read)
             if self.proof is not None:
-                stack.enter_context(self.proof.watching())
+                stack.enter_context(self.proof.watching(self.start))
             yield
         for place in sorted(self._expected):
             if self.fired[place] != 1:
@@ -135,6 +137,30 @@ class Rewired:
                     "edges that end or start there could not be replaced",
                     "check the adapter; a fused kernel may bypass the module",
                 )
+
+    def _fill(self) -> None:
+        """What units wrote in the layers before `start`, which are those of the untouched model."""
+        before = [("embed", 0), *((role, layer) for layer in range(self.start) for role in ("z", "mlp"))]
+        for role, layer in before if self.start else ():
+            if (role, layer) in self.clean:
+                values = self.clean[role, layer].repeat(len(self.wires), 1, 1)
+                if self.proof is not None:
+                    self.proof.own[role, layer] = values[:: self.examples]
+                if (role, layer) in self.wires.blocks:
+                    self._written(role, layer, values)
+
+    def _written(self, role: str, layer: int, values: Tensor) -> None:
+        if role == "embed":
+            rows = self._rows(self.wires.blocks["embed", 0])
+            self._packed()[:, rows.start] = self._difference("embed", 0, values)
+        elif role == "mlp":
+            self._mlp_written(layer)(values)
+        else:
+            self._heads_written(layer)(values)
+            post = self.model.blocks[layer].attn_post_norm
+            if post is not None:
+                attention = self.clean["attn", layer].repeat(len(self.wires), 1, 1)
+                self._kept["attn", layer], self._kept["attn_post", layer] = attention, post.forward(attention)
 
     def _watch(
         self,
@@ -197,15 +223,9 @@ class Rewired:
 
         return hook
 
-    def _before_post(self, layer: int) -> Callable[[Tensor], None]:
-        def hook(attention: Tensor) -> None:
-            self._attention[layer] = attention, attention
-
-        return hook
-
-    def _after_post(self, layer: int) -> Callable[[Tensor], None]:
-        def hook(output: Tensor) -> None:
-            self._attention[layer] = self._attention[layer][0], output
+    def _keep(self, role: str, layer: int) -> Callable[[Tensor], None]:
+        def hook(tensor: Tensor) -> None:
+            self._kept[role, layer] = tensor
 
         return hook
 
@@ -216,8 +236,7 @@ class Rewired:
 
         def hook(residual: Tensor) -> None:
             if layer == 0 and ("embed", 0) in self.wires.blocks:
-                rows = self._rows(self.wires.blocks["embed", 0])
-                self._packed()[:, rows.start] = self._difference("embed", 0, residual)
+                self._written("embed", 0, residual)
             attention, mlp = self.attention[layer], self.wires.mlp_reader(layer)
             parallel = self.model.layout.parallel
             self._mlp_inputs = []
@@ -257,15 +276,12 @@ class Rewired:
 
         return forward
 
-    def _before_mlp(self, residual: Tensor) -> None:
-        self._residuals["mlp"] = residual
-
     def _mlp_reads(self, layer: int) -> Callable[[Tensor], Tensor]:
         def hook(normed: Tensor) -> Tensor:
             block, parallel = self.model.blocks[layer], self.model.layout.parallel
             reader = self.wires.mlp_reader(layer)
             if not parallel:
-                residual = normed if block.mlp_norm is None else self._residuals.pop("mlp")
+                residual = normed if block.mlp_norm is None else self._kept.pop(("mlp_norm", layer))
                 for circuit in range(len(self.wires)):
                     self._finish_mlp(circuit, layer, reader, residual)
             mixed = torch.stack(self._mlp_inputs).view(normed.shape).to(self.model.dtype)
@@ -336,19 +352,13 @@ class Rewired:
         layer = min(readers[0] // self.wires.slots, self.model.layout.n_layers)
         weights = packed.new_zeros((len(readers), 2 + seen))
         for row, reader in enumerate(readers):
-            if not self._pending(reader):
+            if reader not in self.pending:
                 weights[row, int(self.from_replaced[circuit][reader])] = 1
         weights[:, 2:] = self.additive[circuit, readers, :seen]
         out = self.buffers.get("reads", (len(readers), packed.shape[1], packed.shape[2]), packed, self.dtype)
         torch.mm(weights, packed.flatten(1), out=out.flatten(1))
         self._add_post_norms(circuit, readers, out, layer, None, last=last)
         return out
-
-    def _pending(self, reader: int) -> bool:
-        """Is this an MLP that also reads the attention of its own block?"""
-        slots = self.wires.slots
-        is_mlp = reader % slots == slots - 1 and reader < len(self.model.layout.readers) - 1
-        return is_mlp and not self.model.layout.parallel
 
     def _add_post_norms(
         self,
@@ -380,11 +390,10 @@ class Rewired:
                     before = at(self._base("attn", layer))
                     after = post.forward(before.to(self.model.dtype)).to(self.dtype)
                 else:
-                    before, after = (at(self._of(circuit, part)) for part in self._attention[layer])
+                    parts = (self._kept[role, layer] for role in ("attn", "attn_post"))
+                    before, after = (at(self._of(circuit, part)) for part in parts)
                 sums = (weights[touched] @ at(packed).flatten(1)).view(-1, *before.shape) + before
                 mixed[touched] += post.forward(sums.to(self.model.dtype)).to(self.dtype) - after
-
-    # Proof ------------------------------------------------------------------------------------------------------
 
     def _look(self, circuit: int, readers: list[int], mixed: Tensor, residual: Tensor) -> None:
         if self.proof is not None and readers:

@@ -61,8 +61,11 @@ class Proof:
         )
 
     @contextmanager
-    def watching(self) -> Iterator[None]:
-        """Look at what units write, leaves the slots, and enters MLPs and final norm; to be entered last."""
+    def watching(self, start: int = 0) -> Iterator[None]:
+        """Look at what units write, leaves the slots, and enters MLPs and final norm; to be entered last.
+
+        What units in the layers before `start` wrote is given in `own`.
+        """
 
         def out(into: dict[Place, Tensor], place: Place) -> Callable[..., None]:
             def hook(_module: nn.Module, _args: Any, output: Any) -> None:
@@ -79,7 +82,7 @@ class Proof:
         blocks, own, seen = self.model.blocks, self.own, self.seen
         entered = [(blocks[0].block, own, ("embed", 0)), (self.model.final_norm, seen, ("final", 0))]
         left: list[tuple[nn.Module, dict[Place, Tensor], Place]] = []
-        for layer, block in enumerate(blocks):
+        for layer, block in list(enumerate(blocks))[start:]:
             entered += [(block.out, own, ("z", layer)), (block.mlp, seen, ("mlp_in", layer))]
             left.append((block.mlp_out, own, ("mlp", layer)))
             for role in ("qkv",) if block.qkv is not None else ("q", "k", "v"):

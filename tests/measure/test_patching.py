@@ -205,6 +205,31 @@ def test_circuits_batches_and_passes_do_not_see_each_other(
             assert_rows(together, row, others, row)
 
 
+@pytest.mark.parametrize(
+    "architecture", ["gpt2", "llama", "gpt_neox", "gemma3_text", *tiny.marked(["olmo2", "falcon", "bloom"])]
+)
+def test_passes_resume_where_the_first_edge_ends(architecture: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, items = model_of(architecture), random_items(2, (5,))
+    texts = "embed->L2.H1.q L0.H1->L2.MLP L1.H0->logits L0.MLP->L1.MLP L1.MLP->L2.KV0.v embed->L0.KV0.k"
+    circuits: list[list[Edge]] = [[Edge.parse(text)] for text in texts.split()]
+    circuits = [[], *circuits, [*circuits[0], *circuits[2], Edge.parse("L1.H3->L2.MLP")]]
+    together = patch(model, items, circuits, keep=False)
+    starts: list[int] = []
+    plain = patching.resume
+
+    def counted(model: LoadedModel, layer: int, *more: Any, **options: Any) -> Any:
+        starts.append(layer)
+        return plain(model, layer, *more, **options)
+
+    monkeypatch.setattr(patching, "resume", counted)
+    monkeypatch.setattr(patching, "PASS_TOKENS", 10)
+    alone = patch(model, items, circuits, keep=False)
+    assert starts == [0, 1, 2, 2, 2, 2, 2, 2]
+    for row in range(len(circuits)):
+        assert_rows(together, row, alone, row)
+    assert all(differ(alone, 0, row) for row in (1, 2, 4))
+
+
 def test_rows_are_named_by_edges_in_the_order_given_and_equal_circuits_are_one() -> None:
     model, items = model_of("llama"), random_items(3)
     first, second = (Edge.parse(text) for text in ("embed->L1.KV1.v", "L0.H3->L2.MLP"))

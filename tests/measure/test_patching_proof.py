@@ -109,7 +109,7 @@ def test_hooks_of_others_that_undo_a_patch_are_noticed(
 
     monkeypatch.setattr(patching.Rewired, "applied", undoing)
     with pytest.raises(InterventionError, match=match):
-        run(model, "L0.H1->L1.KV0.v", "L0.H1->L1.MLP")
+        run(model, "embed->L0.H0.q", "L0.H1->L1.KV0.v", "L0.H1->L1.MLP")
 
 
 def test_a_projection_that_is_bypassed_is_refused() -> None:
@@ -144,6 +144,6 @@ def test_a_block_that_runs_twice_is_refused() -> None:
 
     model.module.transformer.h[1].forward = twice
     with pytest.raises(InterventionError, match="'mlp' of layer L1 ran 2 times"):
-        run(model, "L1.MLP->logits", value="zero")
+        run(model, "embed->L0.H0.q", "L1.MLP->logits", value="zero")
     with pytest.raises(InterventionError, match="the MLP of layer L1 ran twice"):
         run(model, "L1.MLP->logits")
