@@ -56,6 +56,11 @@ def add_data(parser: argparse.ArgumentParser, *, discover: int, evaluate: int) -
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the examples (default: 0)")
     parser.add_argument("--prefix", default="auto", help="auto, bos, none or a token (default: auto)")
+    parser.add_argument(
+        "--answers",
+        default="first",
+        help="what of an answer is scored: first token, or whole (default: first)",
+    )
 
 
 def count(text: str) -> int:
@@ -76,6 +81,7 @@ def lab_of(arguments: argparse.Namespace) -> Lab:
         evaluate=arguments.evaluate,
         seed=arguments.seed,
         prefix=arguments.prefix,
+        answers=arguments.answers,
         device=arguments.device,
         dtype=arguments.dtype,
     )

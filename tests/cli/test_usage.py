@@ -74,6 +74,7 @@ def test_bad_arguments(capsys: pytest.CaptureFixture[str], words: list[str], mes
             ["find", "--model", "zoo:gqa", "--task", "ioi", "--method", "eap-ig", "--baseline", "zero"],
             "EAP-IG from the baseline 'zero'",
         ),
+        (["find", "--model", "zoo:gqa", "--task", "ioi", "--answers", "all"], "answers 'all' are unknown"),
         (
             ["find", "--model", "zoo:gqa", "--task", "ioi", "--prefix", "<nope>"],
             "prefix '<nope>' is no token",
