@@ -69,7 +69,8 @@ def necessity(
     normalise:
         "base": by acc(∅). "floor": by acc(∅) - floor, the highest floor of the competence gate (chance among the
         candidates, the most frequent answer, the emptied universe): chance-normalised necessity, which is 1 where the
-        circuit's ablation leaves the floor and controls leave everything.
+        circuit's ablation leaves the floor and controls leave everything. The argmax over the vocabulary can fall below
+        chance among candidates, and the value then exceeds 1; with "candidates" it means what its name says.
     seed:
         Of the control draws and of the resampling of statistics.
     decide, confidence:
