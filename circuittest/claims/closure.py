@@ -114,6 +114,11 @@ def closure(
         return invalid(f"tolerance is {tolerance!r}: it is a share between 0 and 1, such as 0.1")
     if reason := usable_circuit(circuit) or disjoint(lab, circuit):
         return invalid(reason)
+    if without := sum(not item.foil_ids for item in lab.data.evaluate):
+        return invalid(
+            f"{without} of {len(lab.data.evaluate)} evaluation examples have no foils, so that there is no logit "
+            "difference; claim graded_necessity in log_prob instead"
+        )
     backup = lab.circuit(complement, name="complement").units if complement else ()
     if common := set(lab.layout.expand(backup)) & set(lab.layout.expand(circuit.units)):
         return invalid(f"{min(common)} is in the circuit and in its complement")

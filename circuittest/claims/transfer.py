@@ -123,9 +123,9 @@ def _source(lab: Lab, circuit: Circuit, target: Lab) -> tuple[Lab | None, dict[s
 
 
 def _own(circuit: Circuit, target: Lab, function: Any, options: dict[str, Any]) -> dict[str, Any] | None:
-    """The same function of the target's own circuit; None where there is no recipe to find it by."""
+    """The same function of the target's own circuit; None where there is nothing to find it by."""
     recipe = recipe_of(circuit.origin)
-    if recipe is None:
+    if recipe is None or not target.data.discover:
         return None
     own = target.shared(**recipe)
     found: dict[str, Any] = {"units": [str(unit) for unit in own.units]}
@@ -140,9 +140,9 @@ def _own(circuit: Circuit, target: Lab, function: Any, options: dict[str, Any]) 
 
 
 def _structure(circuit: Circuit, source: Lab | None, target: Lab, seed: int) -> dict[str, Any] | None:
-    """How alike the circuit and the target's own are; None where there is no recipe."""
+    """How alike the circuit and the target's own are; None where there is nothing to find that by."""
     recipe = recipe_of(circuit.origin)
-    if recipe is None:
+    if recipe is None or not target.data.discover:
         return None
     own = target.shared(**recipe)
     table = target.scores(**scoring_of(recipe))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -207,6 +208,12 @@ def test_what_cannot_be_judged() -> None:
     assert "in its complement" in lab.closure(Circuit.of([KEY]), complement=[str(KEY)]).invalid
     assert "no matched control" in lab.closure(Circuit.of(HEADS[:30])).invalid
     assert "not competent" in lab_of(lambda ablated, i: 0.0).closure(Circuit.of([KEY])).invalid
+    data = task_data()
+    bare = replace(data, evaluate=tuple(replace(item, foil_ids=()) for item in data.evaluate))
+    assert (
+        "60 of 60 evaluation examples have no foils"
+        in lab_of(needs, data=bare).closure(Circuit.of([KEY])).invalid
+    )
     flat = TableLab(lambda ablated, i: float(len(ablated) < 48), layout=LAYOUT, graded=lambda u, i: noise(i))
     assert "contains zero" in flat.closure(Circuit.of([KEY])).invalid
 

@@ -90,6 +90,16 @@ def test_a_circuit_of_units_has_function_alone() -> None:
     assert found.details["own"] is None
 
 
+def test_a_target_without_discovery_examples_has_function_alone() -> None:
+    lab = pair()
+    there = lab.on("b")
+    there.__dict__["data"] = replace(there.data, discover=())
+    found = lab.transfer(lab.shared(top="10%"), to="b")
+    assert found > 0.5
+    assert found.details["structure"] is None
+    assert found.details["own"] is None
+
+
 def test_what_cannot_be_judged() -> None:
     lab = pair()
     circuit = lab.shared(top="10%")
