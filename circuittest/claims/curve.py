@@ -1,6 +1,7 @@
 """Sufficiency over circuit sizes: CPR and CMD of the Mechanistic Interpretability Benchmark (arXiv 2504.13151).
 
-The best k units by mean attribution are kept for several k; f(k) is the sufficiency of those. With x = k/N,
+The k units with the largest mean attribution, by size, are kept for several k; f(k) is the sufficiency of those.
+With x = k/N,
 
     CPR = ∫ f dx   (how much of the behaviour small circuits hold; 1 at best, if nothing overshoots),
     CMD = ∫ |1 - f| dx   (how far circuits are from the model; 0 at best),
@@ -46,7 +47,8 @@ def faithfulness_curve(
     if not sizes:
         raise UsageError("no circuit sizes", "", "give percentages such as [1, 2, 5, 10, 20, 50]")
     table = kept.lab.scores("discover", universe=kept.choices["universe"], **scoring)
-    means = table.values.astype(np.float64).mean(axis=0)
+    # By size, as circuits are found: the signed score of a unit that helps is negative.
+    means = np.abs(table.values.astype(np.float64).mean(axis=0))
     ranked = [table.members[i] for i in np.argsort(-means, kind="stable")]
     total = len(ranked)
     counts = sorted({max(1, int(size * total / 100 + 1e-9)) for size in sizes})

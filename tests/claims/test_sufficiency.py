@@ -143,10 +143,11 @@ def test_a_circuit_of_all_units_of_its_kind_has_no_random_ones() -> None:
     assert "no other matched set" in found.details["controls"]["undefined"]
 
 
-def test_areas_over_sizes() -> None:
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_areas_over_sizes(sign: float) -> None:
     units = Layout(6, 8, 8).units(("head", "mlp"))
     order = [A, B, *(unit for unit in units if unit not in KEY)]
-    values = np.tile([float(-order.index(unit)) for unit in units], (40, 1))
+    values = np.tile([sign * (len(units) - order.index(unit)) for unit in units], (40, 1))
     there = lab(lambda ablated, i: 4.0 * needs_key(ablated, i) + i % 3, values=values)
     sizes = [100 / 48, 200 / 48, 25.0]
     curve = there.sufficiency(circuit(), sizes=sizes).details["curve"]
