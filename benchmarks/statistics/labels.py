@@ -5,9 +5,9 @@
 
 *Random sets*: the circuit is a random set of units whose damages add up, so that whatever label "load-bearing" or
 "interfering" it gets is due to chance. *At the tolerance*: the damage beyond controls is exactly the tolerance, so that
-"none" is false. Bar: each label in at most 2.5 % of all samples, up to simulation error. Where few units matter much more
-than the rest (lognormal), a random set that holds one of them *is* load-bearing, however it was come by: these rates are
-shown, and nothing is required of them.
+"none" is false. Bar: each label in at most 2.5 % of all samples, up to simulation error. Where few units matter much
+more than the rest (lognormal), a random set that holds one of them *is* load-bearing, however it was come by: these
+rates are shown, and nothing is required of them.
 """
 
 from __future__ import annotations
