@@ -134,22 +134,25 @@ class Proof:
         for row, part in enumerate(expected):
             mine = units[sets == row]
             part[:, start:, mine] = asked[:, start:, mine]
-        if not bool(torch.isfinite(expected).all()):
+        # The sum is a fast first look: it is finite unless a value is not, or it overflows.
+        if not bool(expected.sum(dtype=precision(self.model.dtype)).isfinite()) and not bool(
+            torch.isfinite(expected).all()
+        ):
             index = int((~torch.isfinite(expected)).flatten(0, 2).any(2).any(0).nonzero()[0])
             raise InterventionError(
                 f"{site.unit(index)} is not finite", "its activations overflowed", "run in float32"
             )
         if not torch.equal(after, expected):
             self._blame(site, expected, after)
-        # Where each unit changed most: [units, examples · positions].
-        change = (before - expected).abs().amax(4).flatten(1, 2)
-        largest, where = change[sets, :, units].max(1)
+        # What each unit lost [units, examples · positions, size], and where most.
+        lost = (before[sets, :, :, units] - expected[sets, :, :, units]).flatten(1, 2)
+        largest, where = lost.abs().amax(2).max(1)
         self.ledger.unchanged.update(site.unit(i) for i in units[largest == 0].tolist())
         if site.kind == "mlp":
             self._check_block(site, seen)
         else:
-            lost = (before - expected).flatten(1, 2)[sets, where, units]
-            self._check_outputs(site, sets * change.shape[1] + where, units, lost)
+            most = lost[torch.arange(len(lost), device=where.device), where]
+            self._check_outputs(site, sets * lost.shape[1] + where, units, most)
 
     def _blame(self, site: Site, expected: Tensor, after: Tensor) -> None:
         """Name what is wrong with the tensor at the site [sets, examples, positions, units, size]."""
