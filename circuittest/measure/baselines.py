@@ -84,13 +84,14 @@ def baseline_writes(
         seen = writes_on(model, batch.prompts(model.device), fine)
         tokens += len(batch.rows) * batch.length
         for place, values in seen.at.items():
+            values = values.cpu() if values.device.type == "mps" else values  # which has no float64
             _add(sums, place, values.sum((0, 1), dtype=torch.float64))
         for layer, call in seen.calls.items():
             number, module = model.layout.count("expert", layer), experts[layer]
             if isinstance(call, Routed) and module is not None:
                 with torch.no_grad():
                     _add(sums, ("expert", layer), call.sums(module, number).sum(0))
-    means = {place: (total / tokens).to(model.device, model.dtype) for place, total in sums.items()}
+    means = {place: (total / tokens).to(model.dtype).to(model.device) for place, total in sums.items()}
     calls = {layer: means.pop(("expert", layer)) for layer in experts}
     return Writes(means, calls)
 
