@@ -14,9 +14,6 @@ from circuittest.models.adapters import Adapter, adapter_for
 from circuittest.models.loaded import features, unembedding
 from circuittest.units import Layout
 
-_ENCODERS = frozenset(
-    "bert roberta xlm-roberta distilbert albert electra deberta deberta-v2 modernbert mpnet camembert".split()
-)
 _PARTS = "attention out mlp mlp_out attn_norm mlp_norm q k v qkv q_norm k_norm attn_post_norm mlp_post_norm".split()
 
 
@@ -59,13 +56,26 @@ def find_adapter(config: Any, whose: str) -> Adapter:
             "units and claims are defined for decoder-only language models",
             "choose a decoder-only model",
         )
-    if model_type in _ENCODERS and not getattr(config, "is_decoder", False):
+    from transformers.models.auto import modeling_auto as known
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+
+    if model_type in known.MODEL_FOR_MASKED_LM_MAPPING_NAMES and not getattr(config, "is_decoder", False):
         raise UnsupportedModel(
             f"model type {model_type!r} is an encoder",
             "it does not predict a next token",
             "choose a decoder-only model",
         )
-    return adapter_for(model_type)
+    try:
+        return adapter_for(model_type)
+    except UnsupportedModel:
+        causal = known.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+        if model_type not in CONFIG_MAPPING_NAMES or model_type in causal:
+            raise  # an adapter would do
+        raise UnsupportedModel(
+            f"model type {model_type!r} is no causal language model",
+            "transformers has none of this type; it may be an encoder, or hold a language model as a part",
+            "choose a decoder-only model, or pass the language model that is a part of this one",
+        ) from None
 
 
 def fitted(module: nn.Module, adapter: Adapter) -> Adapter:
@@ -215,6 +225,22 @@ def _contradiction(layer: int, path: str, found: int, expected: str) -> NoReturn
         "units would be cut in the wrong places",
         "correct the configuration, or register an adapter that fits",
     )
+
+
+def check_offload(module: nn.Module) -> None:
+    """Refuse weights that accelerate keeps elsewhere (disk or CPU) and brings in only while their part runs."""
+    for name, part in module.named_modules():
+        waiting = [getattr(part, "_hf_hook", None)]
+        while waiting:
+            hook = waiting.pop()
+            waiting += getattr(hook, "hooks", ())
+            if getattr(hook, "offload", False) or type(hook).__name__ == "CpuOffload":
+                raise LoadError(
+                    f"the weights of {name or 'the module'!r} are offloaded to disk or CPU by accelerate",
+                    "they are there only while that part runs, and checks, scores and fingerprints read them"
+                    " at other times",
+                    "load the model whole on one device, without device_map offloading; half precision halves it",
+                )
 
 
 def check_weights(module: nn.Module) -> None:

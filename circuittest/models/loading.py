@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from circuittest.errors import CircuittestError, LoadError, UnsupportedModel, UsageError, did_you_mean
-from circuittest.models import checks, gguf
+from circuittest.models import checks, gguf, hub, own_tokenizer
 from circuittest.models.adapters import Adapter
 from circuittest.models.fingerprint import fingerprint, weights
 from circuittest.models.loaded import LoadedModel
@@ -24,6 +24,7 @@ _DTYPES = {
     "bfloat16": torch.bfloat16,
     "float16": torch.float16,
 }
+_LOG = logging.getLogger("circuittest")
 
 
 def load_model(
@@ -62,7 +63,7 @@ def load_model(
     name = str(ref)
     source = _source(name)
     with _quiet():
-        module = _read(name, source, wanted)
+        module = _read(name, source, wanted, only_cached=hub.only_cached(source))
         own = tokenizer if tokenizer is not None and not isinstance(tokenizer, str | Path) else None
         if own is None:
             own = _read_tokenizer(name, str(tokenizer) if tokenizer is not None else source)
@@ -94,6 +95,7 @@ def from_module(
         adapter = checks.find_adapter(getattr(module, "config", None), type(module).__name__)
     adapter = checks.fitted(module, adapter)
     checks.check_paths(module, adapter)
+    checks.check_offload(module)
     checks.check_weights(module)
     layout = checks.layout_of(module, adapter)
     checks.check_tokenizer(module, tokenizer)
@@ -146,11 +148,11 @@ def _source(name: str) -> str:
     return name
 
 
-def _read(name: str, source: str, dtype: torch.dtype) -> nn.Module:
+def _read(name: str, source: str, dtype: torch.dtype, *, only_cached: bool) -> nn.Module:
     from transformers import AutoConfig, AutoModelForCausalLM
 
     try:
-        config = AutoConfig.from_pretrained(source, trust_remote_code=False)
+        config = AutoConfig.from_pretrained(source, trust_remote_code=False, local_files_only=only_cached)
         checks.find_adapter(config, name)  # before gigabytes are downloaded
         module, info = AutoModelForCausalLM.from_pretrained(
             source,
@@ -158,6 +160,7 @@ def _read(name: str, source: str, dtype: torch.dtype) -> nn.Module:
             dtype=dtype,
             use_safetensors=True,
             trust_remote_code=False,
+            local_files_only=only_cached,
             output_loading_info=True,
         )
     except CircuittestError:
@@ -183,11 +186,21 @@ def _read_tokenizer(name: str, source: str) -> Any:
 
     remedy = "save the tokenizer beside the model, or pass tokenizer="
     try:
-        found = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+        only_cached = hub.only_cached(source)
+        found = AutoTokenizer.from_pretrained(source, trust_remote_code=False, local_files_only=only_cached)
     except Exception as error:  # as above
         raise LoadError(f"cannot load a tokenizer for {name}", _first_line(error), remedy) from error
     if len(found) - len(found.get_added_vocab()) < 2:  # what transformers makes up where there are no files
         raise LoadError(f"there is no tokenizer for {name}", "the one found has no words", remedy)
+    if how := own_tokenizer.difference(found, source, only_cached=only_cached):
+        _LOG.warning(
+            "transformers loads %s for %s in place of the tokenizer that lies beside it (tokenizer.json): %s. "
+            "If the file is right, pass tokenizer=PreTrainedTokenizerFast.from_pretrained(%r)",
+            type(found).__name__,
+            name,
+            how,
+            source,
+        )
     return found
 
 

@@ -9,12 +9,26 @@ from typing import Any
 
 import pytest
 import torch
+from tokenizers import Tokenizer, normalizers
 from torch import nn
-from transformers import BertConfig, BertModel, LlamaModel, MambaConfig, MambaForCausalLM, T5Config
+from transformers import (
+    AutoConfig,
+    BartConfig,
+    BertConfig,
+    BertModel,
+    CLIPConfig,
+    LlamaModel,
+    MambaConfig,
+    MambaForCausalLM,
+    ModernBertConfig,
+    PreTrainedTokenizerFast,
+    T5Config,
+    T5EncoderModel,
+)
 from transformers.utils import logging as transformers_logging
 
 from circuittest.errors import LoadError, UnsupportedModel, UsageError
-from circuittest.models import from_module, load_model
+from circuittest.models import from_module, load_model, own_tokenizer
 from circuittest.models.hooks import count
 from circuittest.models.preflight import preflight
 from tests.helpers.tiny import ARCHITECTURES, build, save, tokenizer, tokens
@@ -85,6 +99,10 @@ def test_compiled_and_parallel_wrappers_are_looked_through() -> None:
         (SimpleNamespace(config=SimpleNamespace(model_type="mamba")), "no adapter for model type 'mamba'"),
         (SimpleNamespace(config=T5Config()), "'t5' is an encoder–decoder"),
         (SimpleNamespace(config=BertConfig()), "'bert' is an encoder"),
+        (SimpleNamespace(config=BartConfig()), "'bart' is an encoder–decoder"),
+        (SimpleNamespace(config=ModernBertConfig()), "'modernbert' is an encoder"),
+        (SimpleNamespace(config=T5Config(is_encoder_decoder=False)), "'t5' is no causal language model"),
+        (SimpleNamespace(config=CLIPConfig()), "'clip' is no causal language model.*a part of this one"),
     ],
 )
 def test_other_architectures_are_refused_by_name(module: Any, message: str) -> None:
@@ -96,6 +114,10 @@ def test_real_modules_of_other_architectures_are_refused() -> None:
     bert = BertModel(BertConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=2, vocab_size=9))
     with pytest.raises(UnsupportedModel, match="'bert' is an encoder"):
         from_module(bert)
+    with pytest.raises(UnsupportedModel, match="'t5' is"):
+        from_module(
+            T5EncoderModel(T5Config(d_model=8, d_ff=8, d_kv=4, num_layers=1, num_heads=2, vocab_size=9))
+        )
     mamba = MambaForCausalLM(MambaConfig(hidden_size=8, num_hidden_layers=1, vocab_size=9, state_size=2))
     with pytest.raises(UnsupportedModel, match=r"'mamba'.*register_adapter"):
         from_module(mamba)
@@ -140,6 +162,29 @@ def test_weights_on_the_meta_device_are_refused() -> None:
         module = LlamaForCausalLM(build("llama").config)
     with pytest.raises(LoadError, match="meta device"):
         from_module(module)
+
+
+def test_weights_that_accelerate_offloads_are_refused(tmp_path: Path) -> None:
+    accelerate = pytest.importorskip("accelerate")
+    whole, disk, cpu, later = (build("llama") for _ in range(4))
+    accelerate.dispatch_model(whole, device_map={"": "cpu"}, force_hooks=True)
+    assert whole._hf_hook is not None
+    assert all(check.passed for check in preflight(from_module(whole)))  # hooks that move nothing do no harm
+
+    accelerate.disk_offload(disk, tmp_path, execution_device="cpu")
+    accelerate.cpu_offload(cpu, execution_device="cpu")
+    accelerate.hooks.add_hook_to_module(later.model.layers[1], accelerate.hooks.ModelHook())
+    hook = accelerate.hooks.CpuOffload(execution_device="cpu")
+    accelerate.hooks.add_hook_to_module(later.model.layers[1], hook, append=True)
+    for module, part in (
+        (disk, "model.embed_tokens"),
+        (cpu, "model.embed_tokens"),
+        (later, "model.layers.1"),
+    ):
+        with pytest.raises(
+            LoadError, match=f"'{part}' are offloaded .*only while that part runs.*Load the model whole"
+        ):
+            from_module(module)
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -248,6 +293,44 @@ def test_a_hub_id_that_cannot_be_reached() -> None:
         load_model("nobody/nothing")
 
 
+def unreachable(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """No network, though nobody said so; the addresses that were asked for."""
+    asked: list[str] = []
+
+    def ask(url: str, **_: Any) -> Any:
+        asked.append(url)
+        raise OSError("Name or service not known")
+
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("huggingface_hub.get_hf_file_metadata", ask)
+    return asked
+
+
+def test_without_a_network_the_hub_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = unreachable(monkeypatch)
+    monkeypatch.setattr(
+        AutoConfig, "from_pretrained", lambda *_, **__: pytest.fail("this would try again and again")
+    )
+    with pytest.raises(LoadError, match="cannot find 'nobody/nothing'.*hub cannot be reached"):
+        load_model("nobody/nothing")
+    assert len(asked) == 1
+
+
+def test_without_a_network_a_model_comes_from_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, commit = tmp_path / "models--me--tiny", "0" * 40
+    save(build("llama"), home / "snapshots" / commit)
+    (home / "refs").mkdir()
+    (home / "refs" / "main").write_text(commit)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    asked = unreachable(monkeypatch)
+    model = load_model("me/tiny")
+    assert model.tokenizer("w5 w7")["input_ids"] == [5, 7]
+    assert len(asked) == 2  # for the model, and for its tokenizer
+    assert all(url.endswith("/me/tiny/resolve/main/config.json") for url in asked)
+
+
 def test_an_unknown_zoo_model() -> None:
     with pytest.raises(Exception, match="nope"):
         load_model("zoo:nope")
@@ -305,6 +388,49 @@ def test_a_directory_without_tokenizer(tmp_path: Path) -> None:
     save(build("gpt2"), tmp_path, with_tokenizer=False)
     with pytest.raises(LoadError, match=r"no tokenizer.*pass tokenizer="):
         load_model(tmp_path)
+
+
+def test_a_tokenizer_that_is_not_the_one_beside_the_model_is_told(
+    directory: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    save(
+        build("qwen2"), tmp_path
+    )  # transformers builds a Qwen2Tokenizer from these words, which splits otherwise
+    load_model(directory)
+    load_model(tmp_path, tokenizer=PreTrainedTokenizerFast.from_pretrained(tmp_path))
+    assert not caplog.records
+    model = load_model(tmp_path)
+    assert model.tokenizer("w5 w7")["input_ids"] != [5, 7]
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    said = record.getMessage()
+    assert "transformers loads Qwen2Tokenizer" in said
+    assert "'When Mary and John went to the' becomes" in said
+    assert f"pass tokenizer=PreTrainedTokenizerFast.from_pretrained('{tmp_path}')" in said
+
+
+def test_how_tokenizers_differ(tmp_path: Path) -> None:
+    own = tokenizer()
+    own.save_pretrained(tmp_path)
+    assert own_tokenizer.difference(tokenizer(), str(tmp_path)) == ""
+    state = json.loads((tmp_path / "tokenizer.json").read_text())
+    words = state["model"]["vocab"]
+    for change, said in (
+        ({"w7": 8, "w8": 7}, "0 of its 40 words are missing and 2 have other ids"),
+        ({"w39": None}, "1 of its 40 words are missing and 0 have other ids"),
+    ):
+        new = {word: at for word, at in {**words, **change}.items() if at is not None}
+        loaded = Tokenizer.from_str(json.dumps({**state, "model": {**state["model"], "vocab": new}}))
+        assert (
+            own_tokenizer.difference(PreTrainedTokenizerFast(tokenizer_object=loaded), str(tmp_path)) == said
+        )
+    loaded = tokenizer()
+    loaded.backend_tokenizer.normalizer = normalizers.Replace("w", "v")
+    assert own_tokenizer.difference(loaded, str(tmp_path)).endswith(
+        "becomes [0, 0, 0, 0, 0, 0]…, not [32, 33, 34, 35, 36, 37]…"
+    )
+    loaded.backend_tokenizer.normalizer = normalizers.Replace("☃", "x")  # another pipeline, the same ids
+    assert own_tokenizer.difference(loaded, str(tmp_path)) == ""
 
 
 def test_code_that_comes_with_a_model_is_never_run(tmp_path: Path) -> None:

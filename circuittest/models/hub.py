@@ -1,0 +1,43 @@
+"""Whether a hub id can be had at all, asked once: without a network transformers would retry for half a minute."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from circuittest.errors import LoadError
+
+#: Seconds that the hub may take to answer.
+PATIENCE = 5.0
+_FILES = ("config.json", "tokenizer_config.json", "tokenizer.json")
+
+
+def only_cached(source: str) -> bool:
+    """Must files of a hub id or directory be taken from the cache alone, since the hub does not answer?
+
+    No setting of anybody's is changed. Raises LoadError where the cache has nothing either.
+    """
+    if Path(source).is_dir() or answers(source):
+        return False
+    from huggingface_hub import try_to_load_from_cache
+
+    if any(isinstance(try_to_load_from_cache(source, file), str) for file in _FILES):
+        return True
+    raise LoadError(
+        f"cannot find {source!r}",
+        "there is no such directory here, it is not in the Hugging Face cache, and the hub cannot be reached",
+        "check the spelling, name a local directory, or download the model first",
+    )
+
+
+def answers(source: str) -> bool:
+    """Does the hub answer when it is asked for a model once, whatever it says about it?"""
+    from huggingface_hub import get_hf_file_metadata, hf_hub_url
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+
+    try:
+        get_hf_file_metadata(hf_hub_url(source, _FILES[0]), timeout=PATIENCE)
+    except (HfHubHTTPError, HFValidationError):
+        return True  # no such model, or no access: transformers says which
+    except Exception:  # its transport has changed from version to version, and so have the errors
+        return False
+    return True
