@@ -1,4 +1,4 @@
-"""Which tasks there are: the nine of this package, and those that entry points bring."""
+"""Which tasks there are: those of this package, and those that entry points bring."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ BUILT_IN = {
     "addition": "Addition",
     "boolean": "Boolean",
     "copy_colors": "CopyColors",
+    "year_order": "YearOrder",
 }
 
 

@@ -21,6 +21,12 @@ class GreaterThan(Task):
     """Answers: everything greater than the start; foils: everything not greater. Metric: the difference of
     their probabilities.
 
+    Whatever the start is, every answer is later than every foil. So "99" is always right, and so is any model that
+    prefers late years without reading the start; no choice of answers and foils mends that, nor does the difference of
+    probabilities, which "99" makes 1. The gate of competence therefore finds a floor of 1, and claims about behaviour
+    are invalid for every model; attribution, reuse and stability are not touched. ``year_order`` asks in both
+    directions and can be judged.
+
     Variant ``pairs`` ("...1732 to the year 17", counterfactual start 01) is for tokenizers that write years
     as two two-digit tokens; ``last_digit`` ("...1732 to the year 173", counterfactual start 1730) for those
     that split every digit. GPT-2 writes some years (1776) as one token; they are left out of its answers

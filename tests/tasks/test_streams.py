@@ -52,8 +52,13 @@ def test_streams_do_not_depend_on_the_hash_seed() -> None:
 
 def test_streams_are_those_that_records_refer_to() -> None:
     """Records name examples by index: a change of this digest makes every older lock file wrong."""
-    texts = [e.prompt + e.counterfactual for name, variant in FORMS for e in first(name, variant, 50, seed=3)]
-    assert hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16] == "f368b4a39514d428"
+    assert digest(FORMS[: FORMS.index(("year_order", "pairs"))]) == "f368b4a39514d428"
+    assert digest([form for form in FORMS if form[0] == "year_order"]) == "8e8f758e54bc24ee"
+
+
+def digest(forms: list[tuple[str, str]]) -> str:
+    texts = [e.prompt + e.counterfactual for name, variant in forms for e in first(name, variant, 50, seed=3)]
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
 
 
 @pytest.mark.parametrize(("name", "variant"), FORMS)
@@ -80,6 +85,7 @@ def test_pools_share_no_prompt(name: str, variant: str) -> None:
         ("facts", lambda e: (e.features["country"], e.features["template"], e.features["lead"])),
         ("gendered_pronoun", lambda e: (e.features["name"], e.features["template"])),
         ("greater_than", lambda e: (e.features["century"], e.features["year"])),
+        ("year_order", lambda e: (e.features["century"], e.features["year"])),
         ("copy_colors", lambda e: (e.features["thing"], e.features["color"])),
         ("boolean", lambda e: e.group),
     ],
@@ -162,6 +168,11 @@ def solve(name: str, prompt: str) -> set[str] | None:
         start, end = re.findall(r"\d+", prompt)
         size = len(start) - len(end)
         return {f"{i:0{size}d}" for i in range(10**size) if int(f"{end}{i:0{size}d}") > int(start)}
+    if name == "year_order":
+        start, end = re.findall(r"\d+", prompt)
+        later = prompt.index("began") < prompt.index("ended")
+        size = len(start) - len(end)
+        return {f"{i:0{size}d}" for i in range(10**size) if (int(f"{end}{i:0{size}d}") > int(start)) == later}
     if prompt.endswith("Answer:"):
         color = re.search(r"is (\w+)\.", prompt).group(1)
         return {f" {letter}" for letter, c in re.findall(r"([A-D]): (\w+)", prompt) if c == color}
@@ -172,10 +183,32 @@ def solve(name: str, prompt: str) -> set[str] | None:
 @pytest.mark.parametrize(("name", "variant"), FORMS)
 def test_answers_are_right(name: str, variant: str) -> None:
     for e in first(name, variant):
-        assert solve(name, e.prompt) == set(e.answers), e.prompt
-        assert solve(name, e.counterfactual) == set(e.counterfactual_answers), e.counterfactual
-        wrong = set(e.foils) & set(e.answers)
-        assert not wrong
+        right, other = solve(name, e.prompt), solve(name, e.counterfactual)
+        if name == "year_order":  # one of several right answers is asked for
+            assert set(e.answers) <= right, e.prompt
+            assert set(e.counterfactual_answers) <= other, e.counterfactual
+        else:
+            assert right == set(e.answers), e.prompt
+            assert other == set(e.counterfactual_answers), e.counterfactual
+        assert not set(e.foils) & right
+
+
+@pytest.mark.parametrize("variant", ["pairs", "last_digit"])
+def test_no_preference_among_years_is_right_more_than_half_the_time(variant: str) -> None:
+    """Late years, early years, even ones, the middle, or one year: the prompt has to be read."""
+    examples = first("year_order", variant, 4000)
+    pairs = [(int(e.answers[0]), int(e.foils[0])) for e in examples]
+    for prefers in (int, lambda y: -y, lambda y: (y % 2, y), lambda y: -abs(y - 5), lambda y: y * 37 % 101):
+        rate = sum(prefers(a) > prefers(f) for a, f in pairs) / len(pairs)
+        assert rate <= 0.53
+    best = max(sum(a == y for a, _ in pairs) for y in range(100)) / len(pairs)
+    assert best < 0.25
+
+
+def test_greater_than_is_solved_without_reading_the_prompt() -> None:
+    """Why the gate refuses it, and `year_order` is there."""
+    assert all(int(min(e.answers)) > int(max(e.foils)) for e in first("greater_than", "pairs"))
+    assert all("99" in e.answers for e in first("greater_than", "pairs"))
 
 
 @pytest.mark.parametrize(
@@ -186,10 +219,11 @@ def test_answers_are_right(name: str, variant: str) -> None:
         ("sva", "number"),
         ("gendered_pronoun", "gender"),
         ("boolean", "answer"),
+        ("year_order", "direction"),
     ],
 )
 def test_the_two_halves_are_of_about_one_size(name: str, feature: str) -> None:
-    values = [e.features[feature] for e in first(name, "default", 1000)]
+    values = [e.features[feature] for e in first(name, get_task(name).variants[0], 1000)]
     assert len(set(values)) == 2
     assert 0.4 < values.count(values[0]) / 1000 < 0.6
 
