@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import platform
-import tempfile
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from circuittest.errors import UsageError
+from circuittest.report.files import check_free, replace_file
 
 SCHEMA = "circuittest/1"
 _PACKAGES = ("circuittest", "torch", "transformers", "numpy", "scipy")
@@ -128,24 +126,7 @@ def render(records: Iterable[Record]) -> str:
 def write_records(path: str | Path, records: Iterable[Record]) -> None:
     """Write the file in one step (a reader sees the old one or the new one). Raises UsageError; see `check_ours`."""
     check_ours(path)
-    target = Path(path)
-    text = render(records)
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-                file.write(text)
-            mask = os.umask(0)
-            os.umask(mask)
-            os.chmod(name, 0o666 & ~mask)  # what `open` would have given; mkstemp gives 0600
-            os.replace(name, target)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(name)
-            raise
-    except OSError as error:
-        raise UsageError(f"cannot write {path}", error.strerror or str(error)) from error
+    replace_file(path, render(records))
 
 
 def read_records(path: str | Path) -> dict[str, Any]:
@@ -163,19 +144,7 @@ def read_records(path: str | Path) -> dict[str, Any]:
 
 def check_ours(path: str | Path) -> None:
     """Raise UsageError where writing would overwrite a file that holds no verdict records."""
-    target = Path(path)
-    if target.is_dir():
-        raise UsageError(f"cannot write {path}", "it is a folder", "name a file")
-    if not target.exists() or (target.is_file() and target.stat().st_size == 0):
-        return
-    try:
-        read_records(target)
-    except UsageError as error:
-        raise UsageError(
-            f"{path} is not overwritten",
-            f"it is no file of verdict records ({error.why})",
-            "choose another name",
-        ) from error
+    check_free(path, read_records, "file of verdict records")
 
 
 def _circuit(circuit: Any) -> dict[str, Any] | None:

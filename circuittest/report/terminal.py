@@ -44,7 +44,7 @@ def claims_table(
         for number in (
             record["estimate"],
             *(record["interval"] or ()),
-            _limit(record),
+            limit(record),
         )
     )
     stream = io.StringIO()
@@ -94,22 +94,15 @@ def _table(
         if bars or index != 2:
             table.add_column(heading, no_wrap=True)
     for record in records:
-        value, named = _limit(record), (record["threshold"] or {}).get("value")
-        asked = (
-            "" if named is None else f"{record['threshold']['op']} {named if value is None else f'{value:g}'}"
-        )
-        sizes = str(record["n_examples"]) + (
-            "" if record["n_controls"] is None else f"/{record['n_controls']}"
-        )
-        drawn = bar(record["interval"], record["estimate"], value, scale, ascii_only=not unicode)
+        drawn = bar(record["interval"], record["estimate"], limit(record), scale, ascii_only=not unicode)
         row = [
             Text(record["id"] if ids else " "),
             Text(estimate_text(record)),
             Text(drawn if record["interval"] else ""),
         ]
         row += [
-            Text(asked),
-            Text(sizes),
+            Text(asked_text(record)),
+            Text(sizes_text(record)),
             Text(verdict_text(record), style=_STYLES.get(record["verdict"], "")),
         ]
         table.add_row(*(row if bars else row[:2] + row[3:]))
@@ -121,7 +114,7 @@ def estimate_text(record: Mapping[str, Any]) -> str:
     if record["estimate"] is None:
         return "undefined"
     side = {"lower": ">=", "upper": "<="}.get(record.get("censored") or "", "")
-    near = _limit(record)
+    near = limit(record)
     text = f"{side}{_number(record['estimate'], near)}"
     if record["interval"] is None:
         return text
@@ -131,7 +124,21 @@ def estimate_text(record: Mapping[str, Any]) -> str:
     return f"{text} [{', '.join(ends)}]"
 
 
-def _limit(record: Mapping[str, Any]) -> float | None:
+def asked_text(record: Mapping[str, Any]) -> str:
+    """ ">= 0.3", "is load-bearing"; empty for what was measured only."""
+    asked = record["threshold"]
+    if asked is None or asked["value"] is None:
+        return ""
+    value = limit(record)
+    return f"{asked['op']} {asked['value'] if value is None else f'{value:g}'}"
+
+
+def sizes_text(record: Mapping[str, Any]) -> str:
+    """ "200/40": examples, and controls where there are some."""
+    return str(record["n_examples"]) + ("" if record["n_controls"] is None else f"/{record['n_controls']}")
+
+
+def limit(record: Mapping[str, Any]) -> float | None:
     """The number that a claim was compared with; None where it was judged by name, or not at all."""
     value = None if record["threshold"] is None else record["threshold"]["value"]
     return None if value is None or isinstance(value, str) else float(value)

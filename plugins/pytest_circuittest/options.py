@@ -19,6 +19,9 @@ def add_options(parser: pytest.Parser) -> None:
         "--circuit-json", metavar="PATH.json", default=None, help="write the verdict records to this file"
     )
     group.addoption(
+        "--circuit-html", metavar="PATH.html", default=None, help="write a page about the claims to this file"
+    )
+    group.addoption(
         "--circuit-model",
         metavar="NEW",
         action="append",
@@ -123,6 +126,7 @@ class Settings:
     dtype: str
     undecided: str
     json: str | None
+    html: str | None = None
     budget: int | None = None
     #: Equal lab requests become one object: pytest before 9.1 tells parameters apart by identity.
     requests: dict[Any, Any] = field(default_factory=dict, compare=False)
@@ -152,9 +156,6 @@ def _read(config: pytest.Config) -> Settings:
     dtype = config.getoption("circuit_dtype") or config.getini("circuit_dtype")
     if dtype not in DTYPES:
         raise pytest.UsageError(f"--circuit-dtype {dtype}: use one of {', '.join(DTYPES)}")
-    path = config.getoption("circuit_json")
-    if path is not None and not path.endswith(".json"):
-        raise pytest.UsageError(f"--circuit-json {path}: the name must end in .json")
     return Settings(
         replacements=Replacements.parse(config.getoption("circuit_model") or []),
         model=config.getini("circuit_model"),
@@ -162,9 +163,18 @@ def _read(config: pytest.Config) -> Settings:
         device=config.getoption("circuit_device") or config.getini("circuit_device"),
         dtype=dtype,
         undecided=config.getoption("circuit_undecided"),
-        json=path,
+        json=_path(config, "json"),
+        html=_path(config, "html"),
         budget=_budget(config.getoption("circuit_budget") or config.getini("circuit_budget")),
     )
+
+
+def _path(config: pytest.Config, kind: str) -> str | None:
+    """The file of `--circuit-json` or `--circuit-html`; the ending keeps a slip from eating another file."""
+    path: str | None = config.getoption(f"circuit_{kind}")
+    if path is not None and not path.endswith(f".{kind}"):
+        raise pytest.UsageError(f"--circuit-{kind} {path}: the name must end in .{kind}")
+    return path
 
 
 def _budget(text: str) -> int | None:

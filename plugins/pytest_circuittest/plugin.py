@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pytest_circuittest import hookspecs, options, properties, recording, scheduling, summary
+from pytest_circuittest import hookspecs, options, properties, recording, reports, scheduling, summary
 from pytest_circuittest.explain import compare_lines
 from pytest_circuittest.fixtures import circuit_models, lab, make_lab
 from pytest_circuittest.pool import close_pool, load_model
@@ -33,7 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARKER)
     options.settings(config)
-    summary.check_target(config)
+    reports.check_targets(config)
     config.pluginmanager.register(summary.collector(config), "circuittest-summary")
     scheduling.register(config)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_circuittest.explain import explanation, shorten, show_refuted
+from pytest_circuittest.reports import add_properties
 from pytest_circuittest.specs import SpecItem
 
 if TYPE_CHECKING:
@@ -177,9 +178,12 @@ def _add(report: pytest.TestReport, call: pytest.CallInfo[None], recorder: Recor
     from circuittest.errors import CircuittestError
 
     try:
-        setattr(report, ATTRIBUTE, recorder.records())
+        records = recorder.records()
     except CircuittestError as error:  # a claim of another package whose details are no plain data
         report.outcome, report.longrepr = "failed", str(error)
+        return
+    setattr(report, ATTRIBUTE, records)
+    add_properties(recorder.item, report, records)
 
 
 def _concerns_us(item: pytest.Item) -> bool:

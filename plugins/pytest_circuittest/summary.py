@@ -1,4 +1,4 @@
-"""What a session came to: records gathered from test reports, the table in the terminal, the JSON file."""
+"""What a session came to: records gathered from test reports, and the table in the terminal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pytest_circuittest.options import settings
+from pytest_circuittest import reports
 from pytest_circuittest.recording import ATTRIBUTE
 
 
@@ -21,6 +21,9 @@ class Collector:
         self._by_test: dict[str, list[dict[str, Any]]] = {}
         self.ran = False
         self.failures: set[str] = set()
+        #: File and line (from 1) of each test that has records.
+        self.places: dict[str, tuple[str, int]] = {}
+        self._trouble = ""
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take the records of a report; those of a later phase or of a rerun replace the earlier ones."""
@@ -30,19 +33,34 @@ class Collector:
         found = getattr(report, ATTRIBUTE, None)
         if found:
             self._by_test[report.nodeid] = found
+            self.places[report.nodeid] = report.location[0], (report.location[1] or 0) + 1
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
-        """Write the JSON file."""
-        write_json(self._config)
+        """Write the files."""
+        if not reports.is_worker(self._config):
+            self._trouble = reports.step_summary(self)
+        reports.write_files(self._config, self)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Write the table."""
+        """Write the table, and what GitHub Actions reads off the log."""
         write_table(terminalreporter, self._config)
+        for line in [
+            *([self._trouble] if self._trouble else []),
+            *reports.workflow_commands(self._config, self),
+        ]:
+            terminalreporter.ensure_newline()
+            terminalreporter.write_line(line)
 
     def records(self) -> list[dict[str, Any]]:
         """All records, sorted by id. A fixture that ran in several workers counts once."""
-        unique = {record["id"]: record for test in sorted(self._by_test) for record in self._by_test[test]}
+        return [record for _, record in self.by_test()]
+
+    def by_test(self) -> list[tuple[str, dict[str, Any]]]:
+        """Each test with each of its records, in the order of their ids; a record once."""
+        unique = {
+            record["id"]: (test, record) for test in sorted(self._by_test) for record in self._by_test[test]
+        }
         return [unique[name] for name in sorted(unique)]
 
     def unexplained(self) -> set[str]:
@@ -63,40 +81,6 @@ def collector(config: pytest.Config) -> Collector:
     if _COLLECTOR not in config.stash:
         config.stash[_COLLECTOR] = Collector(config)
     return config.stash[_COLLECTOR]
-
-
-def is_worker(config: pytest.Config) -> bool:
-    """Is this a worker process of pytest-xdist?"""
-    return hasattr(config, "workerinput")
-
-
-def check_target(config: pytest.Config) -> None:
-    """Refuse, before anything runs, a file of `--circuit-json` that is not ours. Raises pytest.UsageError."""
-    path = settings(config).json
-    if path is None or is_worker(config):
-        return
-    from circuittest.errors import UsageError
-    from circuittest.report.records import check_ours
-
-    try:
-        check_ours(config.invocation_params.dir / path)
-    except UsageError as error:
-        raise pytest.UsageError(f"--circuit-json: {error}") from None
-
-
-def write_json(config: pytest.Config) -> None:
-    """Write `--circuit-json` where tests ran in this process or under this controller."""
-    path = settings(config).json
-    found = collector(config)
-    if path is None or is_worker(config) or not found.ran:
-        return
-    from circuittest.errors import UsageError
-    from circuittest.report.records import write_records
-
-    try:
-        write_records(config.invocation_params.dir / path, found.records())
-    except UsageError as error:
-        pytest.exit(f"--circuit-json: {error}", returncode=pytest.ExitCode.USAGE_ERROR)
 
 
 def write_table(terminal: pytest.TerminalReporter, config: pytest.Config) -> None:

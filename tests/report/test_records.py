@@ -147,7 +147,7 @@ def test_a_crash_while_writing_leaves_the_old_file_and_no_rest(tmp_path, monkeyp
     def fail(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(module.os, "replace", fail)
+    monkeypatch.setattr(os, "replace", fail)
     with pytest.raises(UsageError, match="No space left"):
         write_records(target, [record(estimate(), id="x", outcome="passed")])
     assert target.read_bytes() == before
