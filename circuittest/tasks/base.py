@@ -87,6 +87,10 @@ class Task(ABC):
         """The variants that ``auto`` tries on this tokenizer, best first."""
         return self.variants
 
+    def fitted(self, tokenizer: Any) -> Task:
+        """The task for one tokenizer: itself, unless its examples depend on how long their texts are in tokens."""
+        return self
+
     def stream(self, seed: int = 0, variant: str | None = None) -> Iterator[Example]:
         """Examples without end, numbered from 0, a function of (task, variant, pool, seed) alone.
 

@@ -44,6 +44,13 @@ def get_task(name: str, **options: Any) -> Task:
         return task
     for point in entry_points(group=GROUP, name=name):
         return _from_plugin(name, point.load(), options)
+    if name in ("arc_easy", "arc_challenge"):
+        file = "ARC-Easy-Test.jsonl" if name == "arc_easy" else "ARC-Challenge-Test.jsonl"
+        raise TaskError(
+            f"{name} is read from its published file",
+            "this package holds no questions of it",
+            f"download the file (https://allenai.org/data/arc) and give its path as the task, as {file}",
+        )
     known = list_tasks()
     raise TaskError(
         f"there is no task {name!r}", why=f"known tasks: {', '.join(known)}", do=did_you_mean(name, known)

@@ -1,4 +1,4 @@
-"""Tasks from files: JSON lines or CSV, one example a line. Every mistake is named with its line."""
+"""Tasks from files: JSON lines or CSV, one example a line, or ARC's own. Every mistake is named with its line."""
 
 from __future__ import annotations
 
@@ -6,30 +6,35 @@ import csv
 import json
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from circuittest.errors import TaskError
-from circuittest.tasks.base import Example
+from circuittest.tasks.arc import Arc, is_question, read_question
+from circuittest.tasks.base import Example, Task
 from circuittest.tasks.own import KEYS, ExampleTask, read_example
 
 SUFFIXES = (".jsonl", ".csv")
+#: Refused with what to do, and not taken for the name of a task.
+OTHER_SUFFIXES = (".parquet", ".json", ".tsv")
 #: Between several answers (or foils) in one cell of a CSV file.
 SEPARATOR = "|"
 
 
 def is_file(name: str) -> bool:
     """Does a task's name mean a file?"""
-    return name.lower().endswith(SUFFIXES)
+    return name.lower().endswith((*SUFFIXES, *OTHER_SUFFIXES))
 
 
-def read_task(path: str | Path, *, name: str | None = None) -> ExampleTask:
+def read_task(path: str | Path, *, name: str | None = None) -> Task:
     """A task whose examples are the lines of a file.
 
     JSON lines (``.jsonl``): each line is an object with ``prompt``, ``answer`` or ``answers``, ``counterfactual``,
     ``counterfactual_answer(s)``, and perhaps ``foil(s)``, ``features`` (an object of texts, whole numbers and truth
     values) and ``group``. CSV: the first line names the columns; several answers in a cell stand apart by ``|``;
     columns of other names are features, as text. Spaces count: most tokenizers want an answer with its leading space.
+    JSON lines whose first has an ``answerKey`` are ARC's (`circuittest.tasks.arc`).
     Empty lines are passed over. The file is UTF-8, with or without a byte order mark.
 
     The task is called what the file is called, and its digest is recorded with every result.
@@ -40,11 +45,11 @@ def read_task(path: str | Path, *, name: str | None = None) -> ExampleTask:
         For a file that cannot be read or holds nothing, and for a wrong line, with its number.
     """
     path = Path(path)
-    if not is_file(path.name):
+    if not path.name.lower().endswith(SUFFIXES):
         raise TaskError(
             f"{path.name} is no task",
             "its name ends in neither .jsonl nor .csv",
-            "rename it, or use ExampleTask",
+            "convert it (pandas: read_parquet(…).to_json(…, orient='records', lines=True)), or use ExampleTask",
         )
     try:
         raw = path.read_bytes()
@@ -53,10 +58,16 @@ def read_task(path: str | Path, *, name: str | None = None) -> ExampleTask:
         raise TaskError(f"the task {name or path} cannot be read", why, "give the path of a file") from error
     text = _decode(raw, path.name)
     read = _json_lines if path.suffix.lower() == ".jsonl" else _csv_lines
-    examples = [_example(given, f"{path.name}:{line}") for line, given in read(text, path.name)]
-    if not examples:
+    lines: Iterator[tuple[str, Any]] = (
+        (f"{path.name}:{line}", given) for line, given in read(text, path.name)
+    )
+    first = next(lines, None)
+    if first is None:
         raise TaskError(f"{path.name} holds no examples", "", "write one example a line")
-    return ExampleTask(path.name, examples, digest=sha256(raw).hexdigest()[:16])
+    lines, digest = chain([first], lines), sha256(raw).hexdigest()[:16]
+    if is_question(first[1]):
+        return Arc(path.name, [read_question(given, where) for where, given in lines], digest=digest)
+    return ExampleTask(path.name, [_example(given, where) for where, given in lines], digest=digest)
 
 
 def _decode(raw: bytes, name: str) -> str:

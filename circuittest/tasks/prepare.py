@@ -68,7 +68,7 @@ def prepare(
     tokens, and foils play no part. Raises TaskError if the prefix is impossible, if no example can be used,
     or if fewer can be used than asked; the message says why, with counts.
     """
-    source = as_task(task)
+    source = as_task(task).fitted(tokenizer)
     if discover < 0 or evaluate < 0 or discover + evaluate == 0:
         raise TaskError(
             f"task {source.name!r}: {discover} and {evaluate} examples were asked", do="ask for at least one"
