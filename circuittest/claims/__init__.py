@@ -13,12 +13,15 @@ from typing import Any, TypeVar
 
 from circuittest.errors import UsageError, did_you_mean
 
-#: Claims of this package: name → module. The function has the claim's name.
+#: Claims of this package: name → module. The function has the claim's name, with _ for a dot.
 _BUILT_IN = {
     "closure": "circuittest.claims.closure",
     "completeness": "circuittest.claims.completeness",
     "concentration": "circuittest.claims.concentration",
     "coverage": "circuittest.claims.coverage",
+    "drift.behaviour": "circuittest.claims.drift",
+    "drift.function": "circuittest.claims.drift",
+    "drift.structure": "circuittest.claims.drift",
     "equivalence": "circuittest.claims.equivalence",
     "independence": "circuittest.claims.independence",
     "minimality": "circuittest.claims.minimality",
@@ -101,7 +104,8 @@ class ClaimKind:
 def claim_kinds() -> Mapping[str, ClaimKind]:
     """Every claim by name: those of this package, and of the entry-point group ``circuittest.claims``."""
     kinds = {
-        name: ClaimKind(name, getattr(import_module(module), name)) for name, module in _BUILT_IN.items()
+        name: ClaimKind(name, getattr(import_module(module), name.replace(".", "_")))
+        for name, module in _BUILT_IN.items()
     }
     for entry in entry_points(group="circuittest.claims"):
         if entry.name in kinds:

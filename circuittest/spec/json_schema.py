@@ -31,7 +31,8 @@ def json_schema() -> dict[str, Any]:
     schema = _of(FileModel)
     parts: dict[str, Any] = schema["properties"]
     parts["task"] = {"anyOf": [_word(parts["task"]), _of(TaskModel)]}
-    parts["circuit"] = {"anyOf": [_of(FoundCircuit), _of(FileCircuit), _of(UnitsCircuit)]}
+    found = [_of(FoundCircuit), _of(FileCircuit), _of(UnitsCircuit)]
+    parts["circuit"] = {"anyOf": [*found, {"const": "rediscover"}]}
     parts["groups"]["propertyNames"] = {"pattern": _GROUP}
     parts["claims"]["items"] = {
         "type": "object",

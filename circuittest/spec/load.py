@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from circuittest.circuit import Circuit
-from circuittest.errors import CircuittestError, UnitError, UsageError, did_you_mean
+from circuittest.errors import CircuittestError, SpecError, UnitError, UsageError, did_you_mean
+from circuittest.lock import Lock, lock_path
+from circuittest.spec.lock import asked
 from circuittest.spec.messages import validate
 from circuittest.spec.schema import (
     THRESHOLDS,
@@ -33,8 +35,8 @@ if TYPE_CHECKING:
 _GROUP = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 
-def load_spec(path: str | Path, *, name: str | None = None) -> Spec:
-    """Read and check a spec file.
+def load_spec(path: str | Path, *, name: str | None = None, locked: bool = True) -> Spec:
+    """Read and check a spec file, and the lock beside it.
 
     Parameters
     ----------
@@ -42,6 +44,8 @@ def load_spec(path: str | Path, *, name: str | None = None) -> Spec:
         The file.
     name:
         What messages call it; the path by default.
+    locked:
+        False: as if there were no lock, to write one.
 
     Raises
     ------
@@ -66,11 +70,16 @@ def load_spec(path: str | Path, *, name: str | None = None) -> Spec:
             raise document.error(("model", index), f"the model {model!r} is listed twice", "", "remove one")
     task, task_options = _task(document)
     groups = {group: _group(document, group) for group in file.groups}
-    circuit = None if file.circuit is None else _circuit(document, Path(path).parent)
+    lock = _lock(document, Path(path)) if locked else None
+    rediscover = file.circuit == "rediscover"
+    if rediscover:
+        circuit: Circuit | Mapping[str, Any] | None = _recipe(document, Path(path), lock)
+    else:
+        circuit = None if file.circuit is None else _circuit(document, Path(path).parent)
     claims: list[ClaimSpec] = []
     for index in range(len(file.claims)):
         claims.append(_claim(document, index, groups, circuit is not None, claims))
-    return Spec(
+    spec = Spec(
         path=Path(path),
         file=document.file,
         models=models,
@@ -80,8 +89,51 @@ def load_spec(path: str | Path, *, name: str | None = None) -> Spec:
         groups=groups,
         claims=tuple(claims),
         correction=file.correction,
+        lock=lock,
+        rediscover=rediscover,
         places=_places(document, groups),
     )
+    if lock is not None:
+        _belongs(document, spec, lock)
+    return spec
+
+
+def _lock(document: Document, path: Path) -> Lock | None:
+    """The lock beside a spec, if there is one."""
+    there = lock_path(path)
+    return Lock.load(there, name=lock_path(document.file).as_posix()) if there.exists() else None
+
+
+def _recipe(document: Document, path: Path, lock: Lock | None) -> Mapping[str, Any]:
+    """How the locked circuit was found."""
+    if lock is None:
+        try:
+            lock = Lock.load(lock_path(path), name=lock_path(document.file).as_posix())
+        except SpecError as error:
+            what, do = (
+                "there is no lock to find the circuit's like by",
+                "say how it is found: {top: 20%, at: 95}",
+            )
+            raise document.error(("circuit",), what, error.what, do) from None
+    recipe = lock.spec.get("circuit")
+    if not isinstance(recipe, Mapping):
+        why = "the lock's circuit was given by its members"
+        raise document.error(("circuit",), "the circuit cannot be found again", why, "remove 'rediscover'")
+    return recipe
+
+
+def _belongs(document: Document, spec: Spec, lock: Lock) -> None:
+    """Refuse a lock that was made for something else than the file says."""
+    if len(spec.models) > 1:
+        what, why = f"the spec names {len(spec.models)} models", "its lock is of one"
+        raise document.error(("model",), what, why, "write a spec for each, or remove the lock")
+    now, then = asked(spec), lock.spec
+    for key, place in (("task", "task"), ("task_options", "task"), ("circuit", "circuit")):
+        if now[key] != then.get(key):
+            what = f"the {place} is not the one of the lock"
+            why = f"the lock was made for {then.get(key)!r:.120}, and the file says {now[key]!r:.120}"
+            do = "write the lock again on the base model, with --circuit-update=all, or take the change back"
+            raise document.error((place,) if place in document.data else (), what, why, do)
 
 
 def _task(document: Document) -> tuple[str, Mapping[str, Any]]:
@@ -196,7 +248,7 @@ def _threshold(
         names += f", or 'is' with one of {', '.join(kind.labels)}"
     if not given:
         if takes(kind.function, "margin") and not kind.labels:
-            return None, None
+            return "<=", float(options.model_dump()["margin"])
         raise document.error(path, f"{label} has no threshold", "", f"add one of {names}", key=True)
     if len(given) > 1:
         second = max(given, key=lambda key: document.place((*path, key), key=True))
@@ -221,6 +273,7 @@ def _places(document: Document, groups: Mapping[str, Circuit]) -> dict[str, tupl
     if isinstance(document.data["task"], dict):
         places["task"] = document.place(("task", "name"))
     circuit = document.data.get("circuit") or {}
+    circuit = circuit if isinstance(circuit, dict) else {}
     for index, text in enumerate(circuit.get("units", ())):
         places[f"circuit:{text}"] = document.place(("circuit", "units", index))
     if "file" in circuit:

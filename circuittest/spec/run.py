@@ -6,7 +6,9 @@ from typing import Any, NoReturn
 
 from circuittest.circuit import Circuit
 from circuittest.errors import CircuitError, CircuittestError, SpecError, TaskError, UnitError, UsageError
-from circuittest.spec.schema import ClaimSpec, Spec
+from circuittest.lock import Lock, lock_path
+from circuittest.spec.lock import check_lock
+from circuittest.spec.schema import ClaimSpec, Spec, compares
 
 
 def judge(spec: Spec, claim: ClaimSpec, lab: Any) -> Any:
@@ -49,11 +51,17 @@ def _alone(spec: Spec, claim: ClaimSpec, lab: Any, **level: float) -> Any:
     """The verdict on one claim, as if the file held no other."""
     from circuittest.claims import claim_kind
 
-    circuit = _circuit_of(spec, claim, lab) if claim_kind(claim.claim).takes_circuit else None
+    kind = claim_kind(claim.claim)
+    if spec.lock is not None:
+        check_lock(spec, spec.lock, lab)
+    circuit = _circuit_of(spec, claim, lab) if kind.takes_circuit else None
+    options = dict(claim.options)
+    if compares(kind.function):
+        options["baseline"] = _baseline(spec, claim)
     try:
         # The threshold is known before anything is measured, so measuring may stop once it is decided.
         threshold = None if isinstance(claim.threshold, str) else claim.threshold
-        estimate = lab.measure(claim.claim, circuit, decide=threshold, **level, **claim.options)
+        estimate = lab.measure(claim.claim, circuit, decide=threshold, **level, **options)
     except SpecError:
         raise
     except TaskError as error:
@@ -72,6 +80,11 @@ def _circuit_of(spec: Spec, claim: ClaimSpec, lab: Any) -> Circuit:
     source = spec.circuit if claim.of is None else spec.groups[claim.of]
     place = claim.of or "circuit"
     try:
+        if claim.of is None and spec.lock is not None and not spec.rediscover:
+            locked = spec.lock.circuits["circuit"].circuit
+            # reuse is a number of the recipe, which it follows on the model at hand
+            if claim.claim != "reuse" or isinstance(source, Circuit) or _is_base(spec.lock, lab):
+                return lab.circuit(locked)
         if isinstance(source, Circuit):
             _check_members(spec, source, lab, place)
             return lab.circuit(source)
@@ -80,6 +93,27 @@ def _circuit_of(spec: Spec, claim: ClaimSpec, lab: Any) -> Circuit:
         _at(spec, "task", error)
     except (UnitError, CircuitError, UsageError) as error:
         _at(spec, place, error)
+
+
+def _is_base(lock: Lock, lab: Any) -> bool:
+    return bool(lock.model["fingerprint"] == lab.fingerprint)
+
+
+def _baseline(spec: Spec, claim: ClaimSpec) -> str:
+    """The file of the lock that a claim compares with."""
+    given = claim.options.get("baseline", "lock")
+    if given != "lock":
+        return str(spec.path.parent / given)
+    if spec.lock is None:
+        raise SpecError(
+            f"{claim.claim} has no lock to compare with",
+            f"there is no {lock_path(spec.path).name} beside the spec",
+            "write it on the base model: pytest --circuit-update=new",
+            file=spec.file,
+            line=claim.line,
+            column=claim.column,
+        )
+    return str(lock_path(spec.path))
 
 
 def _check_members(spec: Spec, circuit: Circuit, lab: Any, place: str) -> None:

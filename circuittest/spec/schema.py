@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, create_mod
 
 from circuittest.circuit import Circuit
 from circuittest.claims import RESERVED
+from circuittest.lock import Lock
 
 Comparison = Literal[">=", ">", "<=", "<", "is"]
 
@@ -95,7 +96,7 @@ class FileModel(BaseModel):
     circuittest: Literal[1]
     model: Word | Annotated[list[Word], Field(min_length=1)]
     task: Word | dict[str, Any]
-    circuit: dict[str, Any] | None = None
+    circuit: dict[str, Any] | Literal["rediscover"] | None = None
     correction: Literal["holm"] | None = None
     groups: dict[str, Ids] = Field(default_factory=dict)
     claims: Annotated[list[dict[str, Any]], Field(min_length=1)]
@@ -169,6 +170,10 @@ class Spec:
         In the order of the file.
     correction:
         "holm": the claims of the file are judged together (`circuittest.spec.correction`); None: each by itself.
+    lock:
+        What lies beside the file as ``x.circuit.lock``, or None. Claims then judge the locked circuit.
+    rediscover:
+        ``circuit: rediscover``: find the locked circuit's like on the model at hand, and judge that one.
     places:
         (line, column) of what can still be wrong once a model is there: ``model``, ``task``, ``circuit``, and
         ``circuit:ID`` or ``GROUP:ID`` for unit ids.
@@ -183,6 +188,8 @@ class Spec:
     groups: Mapping[str, Circuit]
     claims: tuple[ClaimSpec, ...]
     correction: Literal["holm"] | None = None
+    lock: Lock | None = None
+    rediscover: bool = False
     places: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 
@@ -205,6 +212,12 @@ def options_model(name: str, function: Callable[..., Any]) -> type[ClaimModel]:
 def takes(function: Callable[..., Any], option: str) -> bool:
     """Does a claim function have this option?"""
     return option in inspect.signature(function).parameters
+
+
+def compares(function: Callable[..., Any]) -> bool:
+    """Does a claim function compare with a lock? It says so by the option ``baseline: str = "lock"``."""
+    option = inspect.signature(function).parameters.get("baseline")
+    return option is not None and option.default == "lock"
 
 
 def _types(function: Callable[..., Any], names: list[str]) -> dict[str, Any]:
