@@ -7,6 +7,9 @@ from typing import Any
 
 from circuittest.commands import common
 
+#: Answers and foils of one example that are shown.
+SHOWN = 5
+
 
 def add(commands: Any) -> None:
     """Register the command."""
@@ -17,6 +20,9 @@ def add(commands: Any) -> None:
     common.add_model(parser)
     parser.add_argument(
         "--n", type=_how_many, default=5, metavar="N|all", help="how many examples to show (default: 5)"
+    )
+    parser.add_argument(
+        "--tokens", action="store_true", help="show each example token by token, answers and foils marked"
     )
     common.add_data(parser, discover=200, evaluate=200)
     common.add_json(parser)
@@ -35,6 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
             "prompt_ids": list(item.prompt_ids),
             "answers": list(item.example.answers),
             "answer_ids": list(item.answer_ids),
+            "answer_rest_ids": list(item.answer_rest),
             "foils": list(item.example.foils),
             "foil_ids": list(item.foil_ids),
             "counterfactual": item.example.counterfactual,
@@ -46,6 +53,11 @@ def run(arguments: argparse.Namespace) -> int:
         for split, items in (("discover", data.discover), ("evaluate", data.evaluate))
         for item in items
     ][: arguments.n]
+    if arguments.tokens:
+        show = lab.model.tokenizer.convert_ids_to_tokens
+        for one in examples:
+            for key in [key for key in one if key.endswith("_ids")]:
+                one[key.removesuffix("_ids") + "_tokens"] = [str(token) for token in show(one[key])]
     if arguments.json is not None:
         payload = {
             "task": data.task,
@@ -73,6 +85,11 @@ def run(arguments: argparse.Namespace) -> int:
         f"{data.task} as {lab.model.name} sees it: prefix {data.prefix_name!r}, variant {data.variant}, "
         f"dropped: {dropped}"
     )
+    if arguments.tokens:
+        for one in examples:
+            common.say(f"\n#{one['index']} {one['split']}")
+            common.say(common.table(["", "id", "token", "", "counterfactual"], _token_rows(one)))
+        return 0
     rows = [
         [
             str(one["index"]),
@@ -91,6 +108,31 @@ def run(arguments: argparse.Namespace) -> int:
 def _how_many(text: str) -> int | None:
     """How many examples to show; None for all."""
     return None if text == "all" else common.count(text)
+
+
+def _token_rows(one: dict[str, Any]) -> list[list[str]]:
+    """A row for each token of the prompt, then for each that may come next: position, id, token, mark, counterfactual.
+
+    A token of the prompt that is also an answer or a foil is marked; of the counterfactual's tokens those that differ
+    are shown.
+    """
+    roles = [("answer", "answer"), ("foil", "foil")]
+    marks = {i: role for role, key in reversed(roles) for i in one[f"{key}_ids"]}
+    rows = []
+    pairs = zip(one["prompt_ids"], one["prompt_tokens"], strict=True)
+    others = zip(one["counterfactual_ids"], one["counterfactual_tokens"], strict=True)
+    for place, ((i, token), (j, other)) in enumerate(zip(pairs, others, strict=True)):
+        rows.append([str(place), str(i), repr(token), marks.get(i, ""), f"{j} {other!r}" if i != j else ""])
+    further = [("answer, further on", "answer_rest")]
+    for role, key in (roles[0], *further, roles[1], ("answer there", "counterfactual_answer")):
+        ids, tokens = one[f"{key}_ids"], one[f"{key}_tokens"]
+        for i, token in zip(ids[:SHOWN], tokens, strict=False):
+            there = role == "answer there"
+            here = ["", ""] if there else [str(i), repr(token)]
+            rows.append(["next", *here, role, f"{i} {token!r}" if there else ""])
+        if len(ids) > SHOWN:
+            rows.append(["", "", "…", f"{len(ids)} in all", ""])
+    return rows
 
 
 def _few(texts: Any) -> str:

@@ -119,6 +119,32 @@ def test_tasks_show(capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
+def test_tasks_show_token_by_token(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["tasks", "show", "ioi", "--model", "zoo:gqa", "--discover", "3", "--evaluate", "3", "--n", "2"]
+    lines = [line.split() for line in output(capsys, *words, "--tokens").splitlines()]
+    lab = Lab("zoo:gqa", "ioi", discover=3, evaluate=3)
+    for item in lab.data.discover[:2]:
+        at = lines.index([f"#{item.index}", "discover"]) + 2
+        tokens = lab.model.tokenizer.convert_ids_to_tokens(list(item.prompt_ids))
+        for place, (i, token, other) in enumerate(
+            zip(item.prompt_ids, tokens, item.counterfactual_ids, strict=True)
+        ):
+            line = lines[at + place]
+            assert line[:3] == [str(place), str(i), repr(token)]
+            assert ("answer" in line, "foil" in line) == (i in item.answer_ids, i in item.foil_ids)
+            assert (str(other) in line[3:]) == (i != other)
+        (answer,), (foil,) = item.answer_ids, item.foil_ids
+        after = [line for line in lines[at + len(tokens) :] if line][:3]
+        assert [line[0] for line in after] == ["next"] * 3
+        assert after[0][1] == str(answer)
+        assert after[1][1] == str(foil)
+        assert after[2][-2] == str(item.counterfactual_answer_ids[0])
+    data = json.loads(output(capsys, *words, "--tokens", "--json"))
+    one = data["examples"][0]
+    assert len(one["prompt_tokens"]) == len(one["prompt_ids"])
+    assert one["answer_tokens"] == [one["answers"][0].strip()]
+
+
 @pytest.mark.parametrize(
     ("reuse", "necessity", "code"),
     [
