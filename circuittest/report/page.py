@@ -228,10 +228,11 @@ def _claim(record: Record, name: str) -> str:
 def _figure(plot: Plot) -> str:
     """A drawing that scrolls by itself where the screen is narrower, its caption, and its numbers."""
     wide = float(plot.svg.partition('width="')[2].partition('"')[0]) > _WIDE
-    named = f' role="region" aria-label="{escape(plot.caption)}"' if wide else ""
+    drawn = plot.svg
+    if wide:
+        drawn = f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(plot.caption)}">{drawn}</div>'
     return (
-        f'<figure class="{"wide" if wide else "small"}"><div class="scroll" tabindex="{0 if wide else -1}"{named}>'
-        f"{plot.svg}</div><figcaption>{escape(plot.caption)}</figcaption>"
+        f'<figure class="{"wide" if wide else "small"}">{drawn}<figcaption>{escape(plot.caption)}</figcaption>'
         f"{_more('Numbers', plot.columns, plot.rows)}</figure>"
     )
 

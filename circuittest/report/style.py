@@ -44,7 +44,7 @@ figure.wide { grid-column: 1 / -1; }
 figcaption { font-size: .9rem; color: var(--soft); margin-top: .5rem; }
 .scroll { overflow-x: auto; max-width: 100%; }
 details { margin-top: .5rem; } summary { cursor: pointer; color: var(--link); }
-svg { display: block; overflow: visible; } .scroll > svg { max-width: none; }
+svg { display: block; overflow: visible; } figure.small > svg { max-width: 100%; height: auto; }
 svg text { fill: var(--fore); font: 12px system-ui, sans-serif; } svg text.label { fill: var(--soft); }
 .axis { stroke: var(--soft); stroke-width: 1; } .rule { stroke: var(--line); stroke-width: 1; }
 .interval { stroke: var(--fore); stroke-width: 2; } .open { stroke: var(--fore); stroke-width: 2; fill: none; }

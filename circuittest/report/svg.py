@@ -209,7 +209,7 @@ def grid(
     left = 14 + 7.0 * max((len(row) for row in rows), default=0)
     longest = max((len(column) for column in columns), default=0)
     turned = longest * 7.0 > size_x
-    head = (min(longest, 24) * 6.5 if turned else 10.0) + 10
+    head = (min(longest, 24) * 7.0 if turned else 10.0) + 12
     parts: list[str] = []
     for j, column in enumerate(columns):
         x = left + (j + 0.5) * size_x
