@@ -71,4 +71,9 @@ class Suite:
 def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Suite:
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))  # for workers and subprocesses
+    for name in (
+        "GITHUB_ACTIONS",
+        "GITHUB_STEP_SUMMARY",
+    ):  # an inner run writes nothing on the page of the job
+        monkeypatch.delenv(name, raising=False)
     return Suite(pytester)
