@@ -28,6 +28,7 @@ _BUILT_IN = {
     "graded_necessity": "circuittest.claims.graded_necessity",
     "families": "circuittest.claims.families",
     "necessity": "circuittest.claims.necessity",
+    "regression": "circuittest.claims.regression",
     "reuse": "circuittest.claims.reuse",
     "selective": "circuittest.claims.selective",
     "specificity": "circuittest.claims.specificity",
