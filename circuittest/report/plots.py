@@ -12,6 +12,8 @@ from circuittest.units import Unit
 
 #: No more cells than people can look at: neurons by the thousand stay in the record.
 MOST_COLUMNS, MOST_MATRIX = 128, 40
+#: Beyond this, differences of numbers may be infinite.
+MOST = 1e100
 
 
 @dataclass(frozen=True)
@@ -217,14 +219,21 @@ def _similarity(record: Mapping[str, Any], details: Mapping[str, Any]) -> Iterat
     names, matrix = details.get("subtasks"), details.get("similarity")
     if not (isinstance(names, list) and isinstance(matrix, list) and 2 <= len(names) <= MOST_MATRIX):
         return
-    families = details.get("families") or []
-    order = [name for family in families for name in family["subtasks"]] or names
+    if any(not isinstance(row, list) or len(row) != len(names) for row in [matrix, *matrix]):
+        return
+    names, found = [str(name) for name in names], details.get("families")
+    families = (
+        [[str(name) for name in family["subtasks"]] for family in found]
+        if _are_families(found, names)
+        else []
+    )
+    order = [name for family in families for name in family] or names
     at = [names.index(name) for name in order]
     cells = [[_value(matrix[i][j]) for j in at] for i in at]
     frames, first = [], 0
     for family in families:
-        frames.append((first, len(family["subtasks"])))
-        first += len(family["subtasks"])
+        frames.append((first, len(family)))
+        first += len(family)
     labels = [str(name) for name in order]
     short = [label if len(label) <= 18 else f"{label[:17]}…" for label in labels]
     drawn = svg.grid(
@@ -239,7 +248,18 @@ _MAKERS = (_controls, _effects, _selective, _reuse, _damage, _cross_task, _simil
 
 
 def _number(value: Any) -> TypeGuard[float]:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    """Is this a number that an axis can hold?"""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= MOST
+
+
+def _are_families(found: Any, names: Sequence[Any]) -> bool:
+    """Does this put each of the names into one family?"""
+    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+        return False
+    parts = [one.get("subtasks") for one in found]
+    if not all(isinstance(part, list) for part in parts):
+        return False
+    return sorted(str(name) for part in parts for name in part) == sorted(map(str, names))
 
 
 def _percent(found: Any) -> float | None:
