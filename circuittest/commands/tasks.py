@@ -24,6 +24,13 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "--tokens", action="store_true", help="show each example token by token, answers and foils marked"
     )
+    parser.add_argument(
+        "--shots", type=common.count, default=0, metavar="K", help="solved examples in front (default: 0)"
+    )
+    parser.add_argument("--chat", action="store_true", help="prompts in the model's chat template")
+    parser.add_argument(
+        "--variant", metavar="V", help="a variant of the task (default: what fits the tokenizer)"
+    )
     common.add_data(parser, discover=200, evaluate=200)
     common.add_json(parser)
     parser.set_defaults(run=run)
@@ -31,6 +38,12 @@ def add(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the first examples, discovery before evaluation. Exit code 0."""
+    from circuittest.tasks import Posed
+
+    if arguments.shots or arguments.chat or arguments.variant:
+        arguments.task = Posed(
+            arguments.task, shots=arguments.shots, chat=arguments.chat, variant=arguments.variant
+        )
     lab = common.lab_of(arguments)
     data = lab.data
     examples = [
@@ -71,6 +84,8 @@ def run(arguments: argparse.Namespace) -> int:
                 "prefix_ids": list(data.prefix),
                 "variant": data.variant,
                 "pool": data.pool,
+                "shots": [list(shot) for shot in data.shots],
+                "chat": data.chat,
                 "accuracy": lab.accuracy,
                 "metric": lab.metric,
                 "chance": float(data.chance),

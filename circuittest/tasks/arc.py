@@ -43,6 +43,7 @@ class Arc(Task):
     accuracy = "candidates"
     variants = ("letters", "cloze")
     single_token = False
+    pooled = False
 
     def __init__(
         self, name: str, questions: Sequence[Question], *, variant: str = "auto", digest: str = ""

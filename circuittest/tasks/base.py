@@ -47,7 +47,9 @@ class Task(ABC):
     ``candidates`` (the best answer beats the best foil). With ``single_token`` every candidate must be one
     token; otherwise its first token is scored. With ``partial``, candidates that a tokenizer cannot write
     in place are left out, as long as half of the answers, of the foils and of the counterfactual answers
-    remain. ``digest`` identifies the file of a task that has one. ``pool`` is ``train``, ``dev`` or
+    remain. ``digest`` identifies the file of a task that has one. ``pooled``: it has pools; ``leaks``: examples of one
+    group tell each other's answers, so that none shares a group with the solved examples in front of it.
+    ``pool`` is ``train``, ``dev`` or
     ``test``: the three share no key (see
     :mod:`circuittest.tasks.splits`); the models of the zoo were trained on ``train`` only. ``variant`` is
     one of ``variants`` or ``auto`` (the first that fits the tokenizer).
@@ -62,6 +64,8 @@ class Task(ABC):
     variants: tuple[str, ...] = ("default",)
     single_token: bool = True
     partial: bool = False
+    pooled: bool = True
+    leaks: bool = True
     digest: str = ""
 
     def __init__(self, *, pool: str = "test", variant: str = "auto") -> None:

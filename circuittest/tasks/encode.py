@@ -96,6 +96,10 @@ REASONS: Mapping[str, tuple[str, str]] = {
         "its prompt came before",
         "ask for fewer examples, or add wordings",
     ),
+    "shot": (
+        "it is one of the solved examples in front, or they tell its answer",
+        "ask for fewer shots",
+    ),
 }
 
 

@@ -42,6 +42,7 @@ class Induction(Task):
     description = "a repeated list of 5 to 10 random words"
     citation = "Olsson et al. 2022, arXiv:2209.11895"
     chance = 0.2
+    leaks = False  # a group is a length
 
     def draw(self, rng: random.Random, pool: str, variant: str) -> Example:
         words = sequence(rng, pool)

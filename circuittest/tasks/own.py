@@ -36,6 +36,8 @@ class ExampleTask(Task):
     come from. Raises TaskError for a mapping that cannot be read, with its position.
     """
 
+    pooled = False
+
     def __init__(
         self,
         name: str,

@@ -10,10 +10,11 @@ from types import MappingProxyType
 from typing import Any
 
 from circuittest.errors import TaskError, did_you_mean
-from circuittest.tasks.base import ANSWERS, Task
+from circuittest.tasks.base import ANSWERS, Example, Task
 from circuittest.tasks.catalog import as_task
 from circuittest.tasks.encode import REASONS, Dropped, Encoder, Ids, Item
-from circuittest.tasks.prefix import resolve_prefix
+from circuittest.tasks.frame import Frame, Posed, chat as chat_frame, choose_shots, plain, starts_with_bos
+from circuittest.tasks.prefix import NONE, own_prefix, resolve_prefix
 
 # ``auto`` variants: a variant fits if at least a quarter of its first examples can be used.
 PROBED, FITS = 16, 4
@@ -28,8 +29,9 @@ class TaskData:
 
     ``discover`` chooses circuits, ``evaluate`` judges them; no prompt (by token ids) is in both, or twice
     in one. ``dropped`` counts the examples left out per reason (keys of ``tasks.encode.REASONS``).
-    ``prefix``, ``variant``, ``pool``, ``answers`` and ``digest`` (of the task's file, if it has one) are recorded
-    choices.
+    ``prefix``, ``variant``, ``pool``, ``answers`` and ``digest`` (of the task's file, if it has one, and of the text
+    around its prompts) are recorded choices, and so are ``shots``, the solved examples in front as (prompt, answer),
+    and ``chat``. ``task`` names them: ``ioi+4shots+chat``.
     """
 
     task: str
@@ -46,6 +48,8 @@ class TaskData:
     pool: str = "test"
     digest: str = ""
     answers: str = "first"
+    shots: tuple[tuple[str, str], ...] = ()
+    chat: bool = False
 
 
 def prepare(
@@ -65,10 +69,13 @@ def prepare(
     scores the first token of every answer, and refuses longer ones where the task says ``single_token``;
     "whole" scores the one answer of each example token by token: an example is right when greedy decoding
     gives exactly the answer and then neither letter nor digit, the metric is the log-probability of its
-    tokens, and foils play no part. Raises TaskError if the prefix is impossible, if no example can be used,
-    or if fewer can be used than asked; the message says why, with counts.
+    tokens, and foils play no part. Solved examples in front, chats and
+    variants: give the task as :class:`~circuittest.tasks.frame.Posed`. Raises TaskError if the prefix is impossible, if
+    no example can be used, or if fewer can be used than asked; the message says why, with counts.
     """
-    source = as_task(task).fitted(tokenizer)
+    given = as_task(task)
+    posed = given if isinstance(given, Posed) else Posed(given)
+    source, shots, chat = posed.task.fitted(tokenizer), posed.shots, posed.chat
     if discover < 0 or evaluate < 0 or discover + evaluate == 0:
         raise TaskError(
             f"task {source.name!r}: {discover} and {evaluate} examples were asked", do="ask for at least one"
@@ -76,30 +83,44 @@ def prepare(
     if answers not in ANSWERS:
         raise TaskError(f"answers {answers!r} are unknown", do=did_you_mean(str(answers), ANSWERS))
     whole = answers == "whole"
+    if chat and prefix == "auto" and not own_prefix(tokenizer):
+        prefix = "bos" if starts_with_bos(tokenizer) else NONE
     prefix_name, prefix_ids = resolve_prefix(tokenizer, prefix)
-    variant = choose_variant(source, tokenizer, prefix_ids, whole=whole)
-    kept, dropped = _collect(source, tokenizer, prefix_ids, variant, seed, discover + evaluate, whole=whole)
+    shown = "" if prefix_name == NONE else prefix_name
+    frame = chat_frame(tokenizer, prefix=shown) if chat else plain()
+    encoder = _encoder(source, tokenizer, prefix_ids, whole)
+    chosen = choose_variant(source, encoder, tokenizer, frame)
+    if shots:
+
+        def usable(example: Example) -> bool:
+            return isinstance(encoder.encode(frame.around(example)), Item)
+
+        solved = choose_shots(source, shots, seed=seed, variant=chosen, usable=usable)
+        frame = chat_frame(tokenizer, solved, prefix=shown) if chat else plain(solved)
+    kept, dropped = _collect(source, encoder, frame, chosen, seed, discover + evaluate)
     if len(kept) < discover + evaluate:
-        raise _too_few(source, variant, len(kept), discover + evaluate, dropped)
+        raise _too_few(source, chosen, len(kept), discover + evaluate, dropped)
     return TaskData(
-        task=source.name,
+        task=given.name,
         seed=seed,
         prefix=prefix_ids,
         prefix_name=prefix_name,
         discover=tuple(kept[:discover]),
         evaluate=tuple(kept[discover:]),
         dropped=MappingProxyType(dict(sorted(dropped.items()))),
-        chance=source.chance_of(variant),
+        chance=source.chance_of(chosen),
         accuracy="argmax" if whole else source.accuracy,
         metric="log_prob" if whole else source.metric,
-        variant=variant,
+        variant=chosen,
         pool=source.pool,
-        digest=source.digest,
+        digest=frame.digest(source.digest),
         answers=answers,
+        shots=tuple((shot.prompt, shot.answers[0]) for shot in frame.shots),
+        chat=chat,
     )
 
 
-def choose_variant(task: Task, tokenizer: Any, prefix: Ids, *, whole: bool = False) -> str:
+def choose_variant(task: Task, encoder: Encoder, tokenizer: Any, frame: Frame) -> str:
     """The variant that was asked for; for ``auto`` the first, in the task's order of preference, that fits
     the tokenizer.
 
@@ -111,8 +132,7 @@ def choose_variant(task: Task, tokenizer: Any, prefix: Ids, *, whole: bool = Fal
     usable: dict[str, int] = {}
     for variant in order if len(order) > 1 else ():
         probe = islice(task.stream(0, variant), PROBED)
-        encoder = _encoder(task, tokenizer, prefix, whole)
-        usable[variant] = sum(isinstance(encoder.encode(example), Item) for example in probe)
+        usable[variant] = sum(isinstance(encoder.encode(frame.around(one)), Item) for one in probe)
         if usable[variant] >= FITS:
             return variant
     return max(order, key=lambda v: usable.get(v, 0))
@@ -123,9 +143,8 @@ def _encoder(task: Task, tokenizer: Any, prefix: Ids, whole: bool) -> Encoder:
 
 
 def _collect(
-    task: Task, tokenizer: Any, prefix: Ids, variant: str, seed: int, wanted: int, *, whole: bool
+    task: Task, encoder: Encoder, frame: Frame, variant: str, seed: int, wanted: int
 ) -> tuple[list[Item], Counter[str]]:
-    encoder = _encoder(task, tokenizer, prefix, whole)
     kept: list[Item] = []
     dropped: Counter[str] = Counter()
     seen_text: set[str] = set()
@@ -142,7 +161,11 @@ def _collect(
             repeats += 1
             continue
         seen_text.add(example.prompt)
-        found = encoder.encode(example)
+        if frame.shots and frame.excludes(example, leaks=task.leaks):
+            dropped["shot"] += 1
+            example_of.setdefault("shot", Dropped("shot", repr(example.prompt)))
+            continue
+        found = encoder.encode(frame.around(example))
         if isinstance(found, Dropped):
             dropped[found.reason] += 1
             example_of.setdefault(found.reason, found)
