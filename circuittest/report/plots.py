@@ -221,12 +221,8 @@ def _similarity(record: Mapping[str, Any], details: Mapping[str, Any]) -> Iterat
         return
     if any(not isinstance(row, list) or len(row) != len(names) for row in [matrix, *matrix]):
         return
-    names, found = [str(name) for name in names], details.get("families")
-    families = (
-        [[str(name) for name in family["subtasks"]] for family in found]
-        if _are_families(found, names)
-        else []
-    )
+    names = [str(name) for name in names]
+    families = _families(details.get("families"), names)
     order = [name for family in families for name in family] or names
     at = [names.index(name) for name in order]
     cells = [[_value(matrix[i][j]) for j in at] for i in at]
@@ -234,14 +230,13 @@ def _similarity(record: Mapping[str, Any], details: Mapping[str, Any]) -> Iterat
     for family in families:
         frames.append((first, len(family)))
         first += len(family)
-    labels = [str(name) for name in order]
-    short = [label if len(label) <= 18 else f"{label[:17]}…" for label in labels]
+    short = [name if len(name) <= 18 else f"{name[:17]}…" for name in order]
     drawn = svg.grid(
         "similarity of the circuits of subtasks", short, short, cells, frames=frames, written=True
     )
     caption = "Similarity of the circuits of the subtasks, corrected for noise."
     caption += " Frames hold families." if families else ""
-    yield Plot(drawn, caption, ("subtask", *labels), _rows(labels, cells))
+    yield Plot(drawn, caption, ("subtask", *order), _rows(order, cells))
 
 
 _MAKERS = (_controls, _effects, _selective, _reuse, _damage, _cross_task, _similarity, _unit_scores)
@@ -252,14 +247,13 @@ def _number(value: Any) -> TypeGuard[float]:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= MOST
 
 
-def _are_families(found: Any, names: Sequence[Any]) -> bool:
-    """Does this put each of the names into one family?"""
+def _families(found: Any, names: Sequence[str]) -> list[list[str]]:
+    """The subtasks of each family, where these put each name into one; none otherwise."""
     if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
-        return False
+        return []
     parts = [one.get("subtasks") for one in found]
-    if not all(isinstance(part, list) for part in parts):
-        return False
-    return sorted(str(name) for part in parts for name in part) == sorted(map(str, names))
+    named = [[str(name) for name in part] for part in parts if isinstance(part, list)]
+    return named if sorted(name for part in named for name in part) == sorted(names) else []
 
 
 def _percent(found: Any) -> float | None:
