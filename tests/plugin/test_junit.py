@@ -23,6 +23,14 @@ def test_invalid(lab):
     assert lab.necessity(lab.circuit([])) >= 0.3
 
 def test_plain(): pass
+
+@pytest.fixture
+def broken():
+    yield
+    raise OSError("cannot clean up")
+
+def test_told_again_after_a_failing_teardown(lab, broken):
+    assert lab.necessity(lab.shared()) >= 0.3
 """
 
 
@@ -56,4 +64,5 @@ def test_properties(suite):
     assert serial["test_invalid[zoo:gqa-ioi]"]["circuit.necessity.verdict"] == "invalid"
     assert "circuit.necessity.interval" not in serial["test_invalid[zoo:gqa-ioi]"]
     assert serial["test_plain"] == {}
+    assert len(serial["test_told_again_after_a_failing_teardown[zoo:gqa-ioi]"]) == 4
     assert serial["necessity"]["circuit.necessity.verdict"] == "supported"
