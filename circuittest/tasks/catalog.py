@@ -22,6 +22,7 @@ BUILT_IN = {
     "boolean": "Boolean",
     "copy_colors": "CopyColors",
     "year_order": "YearOrder",
+    "sports_understanding": "SportsUnderstanding",
 }
 
 

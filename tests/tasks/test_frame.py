@@ -88,12 +88,13 @@ def test_a_country_that_was_shown_is_not_asked() -> None:
 
 
 def test_shots_of_a_file_are_taken_from_it_and_left_out() -> None:
-    data = prepare(Posed(capitals(), shots=2), chatty(), discover=0, evaluate=2)
-    prompts = [prompt for prompt, _ in data.shots]
-    for item in data.evaluate:
-        bare = capitals().examples[item.index]
-        assert bare.prompt not in prompts
-        assert bare.counterfactual not in prompts, "its answer stands in front"
+    for seed in range(6):
+        data = prepare(Posed(capitals(), shots=2), chatty(), discover=0, evaluate=2, seed=seed)
+        prompts = [prompt for prompt, _ in data.shots]
+        for item in data.evaluate:
+            bare = capitals().examples[item.index]
+            assert bare.prompt not in prompts
+            assert bare.counterfactual not in prompts, "its answer stands in front"
     assert texts(chatty(), data.evaluate[0]).startswith(f"<bos> {prompts[0]} {data.shots[0][1].strip()}")
     with pytest.raises(TaskError, match=r"capitals\+?.*2 usable|2 usable.*3 were asked|shot"):
         prepare(Posed(capitals(), shots=4), chatty(), discover=0, evaluate=3)

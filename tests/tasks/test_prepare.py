@@ -21,7 +21,8 @@ TOKENIZERS = {
     "subword with bos": lambda: subword(bos=True),
     "metaspace": metaspace,
 }
-CASES = [(kind, name) for kind in TOKENIZERS for name in list_tasks()]
+# Sports understanding is beyond these vocabularies; see test_sports_understanding.py.
+CASES = [(kind, name) for kind in TOKENIZERS for name in list_tasks() if name != "sports_understanding"]
 
 
 @pytest.mark.parametrize(("kind", "name"), CASES)

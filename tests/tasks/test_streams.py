@@ -14,6 +14,7 @@ import pytest
 from circuittest.errors import TaskError
 from circuittest.tasks import Example, get_task, list_tasks
 from circuittest.tasks.splits import POOLS, bucket, pool_of
+from circuittest.tasks.sports_understanding import ACTIONS, ATHLETES
 from circuittest.tasks.words import CAPITALS, FEMALE, PLURAL, SINGULAR
 
 TASKS = list_tasks()
@@ -54,6 +55,7 @@ def test_streams_are_those_that_records_refer_to() -> None:
     """Records name examples by index: a change of this digest makes every older lock file wrong."""
     assert digest(FORMS[: FORMS.index(("year_order", "pairs"))]) == "f368b4a39514d428"
     assert digest([form for form in FORMS if form[0] == "year_order"]) == "8e8f758e54bc24ee"
+    assert digest([form for form in FORMS if form[0] == "sports_understanding"]) == "c0278ca5a0570018"
 
 
 def digest(forms: list[tuple[str, str]]) -> str:
@@ -88,6 +90,7 @@ def test_pools_share_no_prompt(name: str, variant: str) -> None:
         ("year_order", lambda e: (e.features["century"], e.features["year"])),
         ("copy_colors", lambda e: (e.features["thing"], e.features["color"])),
         ("boolean", lambda e: e.group),
+        ("sports_understanding", lambda e: e.prompt),
     ],
 )
 def test_what_is_held_out_is_never_trained_on(name: str, key) -> None:
@@ -168,6 +171,13 @@ def solve(name: str, prompt: str) -> set[str] | None:
         start, end = re.findall(r"\d+", prompt)
         size = len(start) - len(end)
         return {f"{i:0{size}d}" for i in range(10**size) if int(f"{end}{i:0{size}d}") > int(start)}
+    if name == "sports_understanding":
+        plays = next(sport for sport, people in ATHLETES.items() if any(p in prompt for p in people))
+        part_of = next(sport for sport, done in ACTIONS.items() if any(a in prompt for a in done))
+        if "step by step" in prompt:
+            assert re.search(r"is a (\w+) player", prompt).group(1) == plays
+            assert re.search(r"is part of (\w+)\.", prompt).group(1) == part_of
+        return {" yes" if plays == part_of else " no"}
     if name == "year_order":
         start, end = re.findall(r"\d+", prompt)
         later = prompt.index("began") < prompt.index("ended")
@@ -220,6 +230,7 @@ def test_greater_than_is_solved_without_reading_the_prompt() -> None:
         ("gendered_pronoun", "gender"),
         ("boolean", "answer"),
         ("year_order", "direction"),
+        ("sports_understanding", "plausible"),
     ],
 )
 def test_the_two_halves_are_of_about_one_size(name: str, feature: str) -> None:
