@@ -42,6 +42,17 @@ def add_options(parser: pytest.Parser) -> None:
         default="fail",
         help="what a spec's undecided claim does to its test item (default: fail)",
     )
+    group.addoption(
+        "--circuit-update",
+        choices=("new", "all", "diff"),
+        default=None,
+        help="judge nothing, and write the locks of specs: those that have none, or all; diff shows what would change",
+    )
+    group.addoption(
+        "--circuit-accept-model",
+        action="store_true",
+        help="with --circuit-update: this model is the new base, though its weights are not those of the lock",
+    )
     parser.addini(
         "circuit_model", "model of tests without a circuit marker that names one", type="string", default=""
     )
@@ -128,6 +139,8 @@ class Settings:
     json: str | None
     html: str | None = None
     budget: int | None = None
+    update: str | None = None
+    accept_model: bool = False
     #: Equal lab requests become one object: pytest before 9.1 tells parameters apart by identity.
     requests: dict[Any, Any] = field(default_factory=dict, compare=False)
 
@@ -166,6 +179,8 @@ def _read(config: pytest.Config) -> Settings:
         json=_path(config, "json"),
         html=_path(config, "html"),
         budget=_budget(config.getoption("circuit_budget") or config.getini("circuit_budget")),
+        update=config.getoption("circuit_update"),
+        accept_model=config.getoption("circuit_accept_model"),
     )
 
 

@@ -12,7 +12,16 @@ from typing import Any
 
 import pytest
 
-from pytest_circuittest import hookspecs, options, properties, recording, reports, scheduling, summary
+from pytest_circuittest import (
+    hookspecs,
+    options,
+    properties,
+    recording,
+    reports,
+    scheduling,
+    summary,
+    updating,
+)
 from pytest_circuittest.explain import compare_lines
 from pytest_circuittest.fixtures import circuit_models, lab, make_lab
 from pytest_circuittest.pool import close_pool, load_model
@@ -33,6 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARKER)
     options.settings(config)
+    updating.check(config)
     reports.check_targets(config)
     config.pluginmanager.register(summary.collector(config), "circuittest-summary")
     scheduling.register(config)
@@ -48,6 +58,15 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> SpecFile |
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     parametrize_lab(metafunc)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    updating.deselect(config, items)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    updating.write_summary(terminalreporter, config)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -12,6 +12,7 @@ import pytest
 from pytest_circuittest.options import settings
 from pytest_circuittest.pool import pool
 from pytest_circuittest.requests import LabRequest, request
+from pytest_circuittest.updating import LockItem, lock_item
 
 if TYPE_CHECKING:
     from circuittest.spec import ClaimSpec, Spec
@@ -38,15 +39,16 @@ def collect_spec(file_path: Path, parent: pytest.Collector) -> SpecFile | None:
 class SpecFile(pytest.File):
     """A spec file. Mistakes in it are errors of the collection, at file, line and column."""
 
-    def collect(self) -> Iterator[SpecItem]:
+    def collect(self) -> Iterator[SpecItem | LockItem]:
         from circuittest.errors import CircuittestError
         from circuittest.spec import load_spec
 
+        chosen = settings(self.config)
+        name, locked = shown_path(self.path, self.config), chosen.update is None
         try:
-            spec = load_spec(self.path, name=shown_path(self.path, self.config))
+            spec = load_spec(self.path, name=name, locked=locked)
         except CircuittestError as error:
             raise self.CollectError(str(error)) from None
-        chosen = settings(self.config)
         try:
             requests = [
                 request(chosen, model, spec.task, spec.task_options, folder=self.path.parent)
@@ -54,6 +56,9 @@ class SpecFile(pytest.File):
             ]
         except pytest.UsageError as error:
             raise self.CollectError(f"{shown_path(self.path, self.config)}: {error}") from None
+        if chosen.update is not None:
+            yield from lock_item(self, spec, requests)
+            return
         for wanted in requests:
             for claim in spec.claims:
                 name = claim.id if len(requests) == 1 else _with_model(claim.id, wanted.name)
