@@ -105,10 +105,10 @@ def _table(records: list[dict[str, Any]], names: Mapping[int, str]) -> str:
     for record in records:
         cells = (
             (columns[1], escape(estimate_text(record)), ""),
-            (columns[2], _interval(record), ""),
+            (columns[2], interval_bar(record), ""),
             (columns[3], escape(asked_text(record)), ""),
             (columns[4], sizes_text(record), ""),
-            (columns[5], _verdict(record), "verdict-cell"),
+            (columns[5], verdict_mark(record), "verdict-cell"),
         )
         rows.append(
             f'<tr role="row"><th scope="row" role="rowheader"><a href="#{names[id(record)]}">'
@@ -134,7 +134,8 @@ def _id(record: Record) -> str:
     return re.sub(r"(::|/|_|\[)", r"\1<wbr>", escape(record["id"]))
 
 
-def _interval(record: Record) -> str:
+def interval_bar(record: Record) -> str:
+    """The interval as a drawing; empty where there is none, or no axis holds it."""
     threshold = limit(record)
     scale = axis((record["estimate"], *(record["interval"] or ()), threshold))
     if record["interval"] is None or not math.isfinite(scale[1] - scale[0]):
@@ -150,7 +151,8 @@ def _interval(record: Record) -> str:
     )
 
 
-def _verdict(record: Record) -> str:
+def verdict_mark(record: Record) -> str:
+    """The verdict in words and colour."""
     return f'<span class="verdict {escape(record["verdict"])}">{escape(verdict_text(record))}</span>'
 
 
@@ -174,11 +176,11 @@ def _circuits(records: list[dict[str, Any]]) -> list[str]:
         size = f"{len(units)} units" + (f", {len(edges)} edges" if edges else "")
         listed = ", ".join((*units, *edges)[:200]) + (" …" if len(units) + len(edges) > 200 else "")
         tasks = ", ".join(sorted({record["task"] for record in about}))
-        figure = f'<div class="plots">{_figure(drawn)}</div>' if drawn else ""
+        shown = f'<div class="plots">{figure(drawn)}</div>' if drawn else ""
         parts.append(
             f"<article><header><h3>{escape(name)}</h3>"
             f'<span class="soft">{escape(f"{model}, {tasks}: {size}; {len(about)} claims")}</span></header>'
-            f"<p>{escape(listed)}</p>{figure}</article>"
+            f"<p>{escape(listed)}</p>{shown}</article>"
         )
     return ["<h2>Circuits</h2>", *parts] if parts else []
 
@@ -214,10 +216,10 @@ def _claim(record: Record, name: str) -> str:
         f"<div><dt>{key}</dt><dd>{escape(value)}</dd></div>" for key, value in facts.items() if value
     )
     said = f"<p>{escape(record['reason'])}</p>" if record["reason"] else ""
-    drawn = "".join(_figure(plot) for plot in plots(record))
+    drawn = "".join(figure(plot) for plot in plots(record))
     choices = tuple((key, _short(value)) for key, value in sorted(record["choices"].items()))
     return (
-        f'<article id="{name}"><header><h3>{_id(record)}</h3>{_verdict(record)}</header>'
+        f'<article id="{name}"><header><h3>{_id(record)}</h3>{verdict_mark(record)}</header>'
         f"<dl>{listed}</dl>{said}"
         + (f'<div class="plots">{drawn}</div>' if drawn else "")
         + _more("Choices that could change the estimate", ("choice", "value"), choices)
@@ -225,7 +227,7 @@ def _claim(record: Record, name: str) -> str:
     )
 
 
-def _figure(plot: Plot) -> str:
+def figure(plot: Plot) -> str:
     """A drawing that scrolls by itself where the screen is narrower, its caption, and its numbers."""
     wide = float(plot.svg.partition('width="')[2].partition('"')[0]) > _WIDE
     drawn = plot.svg

@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
-STYLE = """
+DRAWINGS = """
+svg { display: block; overflow: visible; } figure.small > svg { max-width: 100%; height: auto; }
+svg text { fill: var(--fore); font: 12px system-ui, sans-serif; } svg text.label { fill: var(--soft); }
+.axis { stroke: var(--soft); stroke-width: 1; } .rule { stroke: var(--line); stroke-width: 1; }
+.interval { stroke: var(--fore); stroke-width: 2; } .open { stroke: var(--fore); stroke-width: 2; fill: none; }
+.value { fill: var(--fore); } .threshold { stroke: var(--above); stroke-width: 2; stroke-dasharray: 4 2; }
+.claimed { fill: var(--claimed); }
+.control { fill: var(--below); fill-opacity: .7; } .mark { stroke-width: 2; stroke: var(--fore); }
+.mark-0 { stroke: var(--above); } .mark-1 { stroke-dasharray: 3 3; }
+.curve { fill: none; stroke: var(--below); stroke-width: 2; }
+.place { fill: var(--line); fill-opacity: .45; } .above { fill: var(--above); } .below { fill: var(--below); }
+.member { stroke: var(--member); stroke-width: 2.5; } .family { fill: none; stroke: var(--member); stroke-width: 2.5; }
+"""
+
+STYLE = (
+    """
 :root { color-scheme: light dark; --back: #fff; --fore: #1b1f24; --soft: #57606a; --line: #d0d7de; --card: #f6f8fa;
   --focus: #0550ae; --link: #0550ae; --above: #b2182b; --below: #2166ac; --member: #1b1f24; --claimed: #dbe9f9;
   --supported: #116329; --refuted: #a40e26; --undecided: #7a4e00; --invalid: #6e3ba8; --measured: #32607a; }
@@ -44,17 +59,9 @@ figure.wide { grid-column: 1 / -1; }
 figcaption { font-size: .9rem; color: var(--soft); margin-top: .5rem; }
 .scroll { overflow-x: auto; max-width: 100%; }
 details { margin-top: .5rem; } summary { cursor: pointer; color: var(--link); }
-svg { display: block; overflow: visible; } figure.small > svg { max-width: 100%; height: auto; }
-svg text { fill: var(--fore); font: 12px system-ui, sans-serif; } svg text.label { fill: var(--soft); }
-.axis { stroke: var(--soft); stroke-width: 1; } .rule { stroke: var(--line); stroke-width: 1; }
-.interval { stroke: var(--fore); stroke-width: 2; } .open { stroke: var(--fore); stroke-width: 2; fill: none; }
-.value { fill: var(--fore); } .threshold { stroke: var(--above); stroke-width: 2; stroke-dasharray: 4 2; }
-.claimed { fill: var(--claimed); }
-.control { fill: var(--below); fill-opacity: .7; } .mark { stroke-width: 2; stroke: var(--fore); }
-.mark-0 { stroke: var(--above); } .mark-1 { stroke-dasharray: 3 3; }
-.curve { fill: none; stroke: var(--below); stroke-width: 2; }
-.place { fill: var(--line); fill-opacity: .45; } .above { fill: var(--above); } .below { fill: var(--below); }
-.member { stroke: var(--member); stroke-width: 2.5; } .family { fill: none; stroke: var(--member); stroke-width: 2.5; }
+"""
+    + DRAWINGS
+    + """
 @media (max-width: 52rem) {
   .claims, .claims tbody { display: block; }
   .claims thead, .claims caption { position: absolute; clip-path: inset(50%); width: 1px; height: 1px;
@@ -69,3 +76,18 @@ svg text { fill: var(--fore); font: 12px system-ui, sans-serif; } svg text.label
 }
 @media print { article { break-inside: avoid; } .skip { display: none; } }
 """
+)
+
+#: Of a cell of a notebook, whose own theme is light or dark: the words take its colour, the drawings suit both.
+NOTEBOOK = (
+    """
+.circuittest { --fore: currentColor; --soft: currentColor; --line: #88888866; --above: #d6434f; --below: #3f8fd9;
+  --member: currentColor; --claimed: #3f8fd933; --back: transparent;
+"""
+    + DRAWINGS
+    + """
+  figure { margin: .5rem 0; } .verdict { font-weight: 600; } .scroll { overflow-x: auto; }
+  table { font-variant-numeric: tabular-nums; }
+}
+"""
+)
