@@ -129,3 +129,19 @@ def test_names_and_digests() -> None:
     vocabulary = {"b": 0, "a": 1}
     assert tokenizer_digest(Tokenizer()) != first
     assert tokenizer_digest(None) == ""
+
+
+def test_mutated_files_are_refused_or_mean_what_they_say(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    text = lock().render().encode()
+    path = tmp_path / "x.circuit.lock"
+    for _ in range(300):
+        spoiled = bytearray(text)
+        start = int(rng.integers(len(text)))
+        spoiled[start : start + int(rng.integers(0, 4))] = rng.bytes(int(rng.integers(0, 4)))
+        path.write_bytes(spoiled)
+        try:
+            again = Lock.load(path)
+        except SpecError:
+            continue
+        assert again.digest == lock().digest
