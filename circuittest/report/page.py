@@ -232,7 +232,9 @@ def figure(plot: Plot) -> str:
     wide = float(plot.svg.partition('width="')[2].partition('"')[0]) > _WIDE
     drawn = plot.svg
     if wide:
-        drawn = f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(plot.caption)}">{drawn}</div>'
+        drawn = (
+            f'<div class="scroll" tabindex="0" role="group" aria-label="{escape(plot.caption)}">{drawn}</div>'
+        )
     return (
         f'<figure class="{"wide" if wide else "small"}">{drawn}<figcaption>{escape(plot.caption)}</figcaption>'
         f"{_more('Numbers', plot.columns, plot.rows)}</figure>"
@@ -251,7 +253,7 @@ def _more(title: str, columns: tuple[str, ...], rows: tuple[tuple[str, ...], ...
         for row in rows
     )
     return (
-        f'<details><summary>{escape(title)}</summary><div class="scroll" tabindex="0" role="region" '
+        f'<details><summary>{escape(title)}</summary><div class="scroll" tabindex="0" role="group" '
         f'aria-label="{escape(title)}"><table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div></details>'
     )
 

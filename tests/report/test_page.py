@@ -25,7 +25,10 @@ def made(
 
 INVALID = record(Estimate(claim="reuse", value=None, invalid=f"no {EVIL}") >= 0.3, id="e", outcome="failed")
 ALL = [
-    made(circuit=Circuit.of(["L2.H1", "L3.MLP"], name=EVIL), details={"controls": [["L0.H0", "L1.H5"]]}),
+    made(
+        circuit=Circuit.of(["L2.H1", "L3.MLP"], name=EVIL),
+        details={"controls": [["L0.H0", "L1.H5"]], "effects": {f"L0.H{i}": 1.0 for i in range(20)}},
+    ),
     made(10, EVIL, outcome="failed", choices={EVIL: EVIL}, model=EVIL, task=EVIL),
     made(65, "c"),
     made(65, "d", None),
@@ -75,6 +78,10 @@ def test_it_can_be_read_without_eyes_or_a_mouse():
     assert all(tags[i + 1] == "title" for i, tag in enumerate(tags) if tag == "svg")
     assert all("scope" in attrs for attrs in parsed.all("th"))
     assert tags.count("caption") == 1
+    scrolled = [attrs for attrs in parsed.all("div") if attrs.get("class") == "scroll"]
+    assert {(attrs["tabindex"], attrs["role"]) for attrs in scrolled} == {("0", "group")}
+    assert all(attrs["aria-label"] for attrs in scrolled)
+    assert {attrs["class"] for attrs in parsed.all("figure")} == {"wide"}
     html = parsed.all("html")[0]
     assert html["lang"] == "en"
 
