@@ -140,7 +140,7 @@ def _task(document: Document) -> tuple[str, Mapping[str, Any]]:
     if isinstance(document.data["task"], str):
         return document.data["task"], {}
     task = validate(TaskModel, document, ("task",), "task")
-    return task.name, task.options()
+    return task.posed(), task.options()
 
 
 def _group(document: Document, group: str) -> Circuit:

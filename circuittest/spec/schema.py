@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, create_mod
 from circuittest.circuit import Circuit
 from circuittest.claims import RESERVED
 from circuittest.lock import Lock
+from circuittest.tasks.names import posed_name
 
 Comparison = Literal[">=", ">", "<=", "<", "is"]
 
@@ -50,10 +51,17 @@ class TaskModel(BaseModel):
     accuracy: Literal["argmax", "candidates"] | None = None
     metric: Literal["log_prob", "logit_diff", "prob_diff", "kl"] | None = None
     answers: Literal["first", "whole"] | None = None
+    variant: Word | None = None
+    shots: Count | None = None
+    chat: bool | None = None
 
     def options(self) -> dict[str, Any]:
         """The keyword options of the lab that the file sets."""
-        return self.model_dump(exclude={"name"}, exclude_none=True)
+        return self.model_dump(exclude={"name", "variant", "shots", "chat"}, exclude_none=True)
+
+    def posed(self) -> str:
+        """The task's name with its variant, solved examples in front, and chat (`circuittest.tasks.names`)."""
+        return posed_name(self.name, variant=self.variant, shots=self.shots or 0, chat=bool(self.chat))
 
 
 class FoundCircuit(BaseModel):

@@ -9,6 +9,7 @@ from typing import Any
 
 from circuittest.errors import TaskError, did_you_mean
 from circuittest.tasks.base import Task
+from circuittest.tasks.names import split_name
 
 GROUP = "circuittest.tasks"
 BUILT_IN = {
@@ -59,13 +60,22 @@ def get_task(name: str, **options: Any) -> Task:
 
 
 def as_task(given: Task | str | Sequence[Mapping[str, Any]]) -> Task:
-    """A task from a task, its name, the path of a file (``.jsonl``, ``.csv``), or a list of examples."""
+    """A task from a task, its name, the path of a file (``.jsonl``, ``.csv``), or a list of examples.
+
+    Name and path may say how it is asked, as ``ioi+4shots+chat`` (`circuittest.tasks.names`).
+    """
     from circuittest.tasks.files import is_file, read_task
 
     if isinstance(given, Task):
         return given
     if isinstance(given, str):
-        return read_task(given) if is_file(given) else get_task(given)
+        base, how = split_name(given) if "+" in given and given not in list_tasks() else (given, {})
+        found = read_task(base) if is_file(base) else get_task(base)
+        if not how:
+            return found
+        from circuittest.tasks.frame import Posed
+
+        return Posed(found, **how)
     from circuittest.tasks.own import ExampleTask
 
     return ExampleTask("examples", given)

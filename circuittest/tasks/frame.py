@@ -14,6 +14,7 @@ from typing import Any
 from circuittest.errors import TaskError
 from circuittest.tasks.base import Example, Task
 from circuittest.tasks.catalog import as_task
+from circuittest.tasks.names import posed_name
 
 #: Between a solved example and what follows.
 GAP = "\n\n"
@@ -71,7 +72,8 @@ class Posed(Task):
 
     ``shots``: so many solved examples in front of every prompt, the same for all, none of which is measured. ``chat``:
     prompts in the tokenizer's chat template. ``variant``: one of the task's instead of the one it was made with.
-    Features, index and group of the examples stay those of the bare task. The name says it all, ``ioi+4shots+chat``.
+    Features, index and group of the examples stay those of the bare task. The name says it all: ``ioi+4shots+chat``
+    is the same task (`circuittest.tasks.names`).
     Raises TaskError for a variant that the task does not have, and for a negative number of shots.
     """
 
@@ -98,7 +100,7 @@ class Posed(Task):
         self.shots, self.chat = shots, chat
         for key in ("description", "citation", "chance", "accuracy", "metric", "variants", "digest"):
             setattr(self, key, getattr(given, key))
-        self.name = given.name + (f"+{shots}shots" if shots else "") + ("+chat" if chat else "")
+        self.name = posed_name(given.name, variant=variant, shots=shots, chat=chat)
         super().__init__(pool=given.pool, variant=self.task.variant)
 
     def draw(self, rng: random.Random, pool: str, variant: str) -> Example:

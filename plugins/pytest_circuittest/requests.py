@@ -112,7 +112,9 @@ def request(
 
 def _beside(folder: Path, task: str) -> str:
     """A task's name as it is; the path of a task's file, which lies beside what names it."""
-    return str(folder / task) if task.lower().endswith((".jsonl", ".csv")) else task
+    from circuittest.tasks.names import is_path
+
+    return str(folder / task) if is_path(task) else task
 
 
 def _defaults() -> dict[str, Any]:

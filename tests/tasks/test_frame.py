@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from circuittest.errors import TaskError
-from circuittest.tasks import ExampleTask, Posed, get_task, prepare
+from circuittest.spec import load_spec
+from circuittest.tasks import ExampleTask, Posed, as_task, get_task, prepare
 from circuittest.tasks.encode import Item
+from circuittest.tasks.names import is_path, posed_name, split_name
 from circuittest.zoo.vocabulary import make_tokenizer
 
 from .toy_tokenizers import subword, word_level
@@ -146,11 +150,50 @@ def test_templates_that_cannot_be_used(template: str | None, message: str) -> No
 
 def test_a_variant_by_name_and_what_is_refused() -> None:
     data = prepare(Posed("copy_colors", variant="open"), make_tokenizer(), discover=0, evaluate=2)
-    assert (data.task, data.variant, data.chance) == ("copy_colors", "open", 0.5)
-    assert data == prepare(get_task("copy_colors", variant="open"), make_tokenizer(), discover=0, evaluate=2)
+    assert (data.task, data.variant, data.chance) == ("copy_colors+open", "open", 0.5)
+    bare = prepare(get_task("copy_colors", variant="open"), make_tokenizer(), discover=0, evaluate=2)
+    assert data == replace(bare, task="copy_colors+open")
     with pytest.raises(TaskError, match="no variant 'letter'.*letters, open, auto"):
         Posed("copy_colors", variant="letter")
     with pytest.raises(TaskError, match="-1 shots were asked"):
         Posed("ioi", shots=-1)
     with pytest.raises(TaskError, match="posed twice"):
         Posed(Posed("ioi", shots=1), shots=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "base", "how"),
+    [
+        ("ioi", "ioi", {}),
+        ("ioi+4shots+chat", "ioi", {"shots": 4, "chat": True}),
+        ("copy_colors+open", "copy_colors", {"variant": "open"}),
+        ("a/b+c.jsonl", "a/b+c.jsonl", {}),
+        ("a+b/c.JSONL+cloze+2shots", "a+b/c.JSONL", {"variant": "cloze", "shots": 2}),
+    ],
+)
+def test_names_say_how_a_task_is_asked(name: str, base: str, how: dict[str, Any]) -> None:
+    assert split_name(name) == (base, how)
+    assert posed_name(base, **how) == name
+    assert is_path(name) == (".jsonl" in name.lower())
+
+
+def test_names_make_tasks() -> None:
+    task = as_task("ioi+4shots+chat")
+    assert isinstance(task, Posed)
+    assert (task.task.name, task.shots, task.chat, task.name) == ("ioi", 4, True, "ioi+4shots+chat")
+    with pytest.raises(TaskError, match="says twice which shots"):
+        as_task("ioi+4shots+2shots")
+    with pytest.raises(TaskError, match="'ioi' has no variant 'foo'"):
+        as_task("ioi+foo")
+    with pytest.raises(TaskError, match="no task 'iio'.*Did you mean 'ioi'"):
+        as_task("iio+chat")
+
+
+def test_a_spec_asks_for_shots(tmp_path: Path) -> None:
+    path = tmp_path / "a.circuit.yaml"
+    path.write_text(
+        "circuittest: 1\nmodel: zoo:gqa\ntask: {name: ioi, shots: 4, chat: true, evaluate: 9}\n"
+        "circuit: {units: [L0.H0]}\nclaims:\n  - necessity: {min: 0}\n"
+    )
+    spec = load_spec(path)
+    assert (spec.task, dict(spec.task_options)) == ("ioi+4shots+chat", {"evaluate": 9})
