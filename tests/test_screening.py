@@ -79,8 +79,8 @@ def test_reuse_finds_again_in_the_same_dtype(lab: Lab, monkeypatch: pytest.Monke
 def test_a_poor_agreement_is_said(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("circuittest.lab.AGREEMENT", 1.01)
-    with caplog.at_level(logging.WARNING, logger="circuittest.lab"):
+    monkeypatch.setattr("circuittest.lab.circuits.AGREEMENT", 1.01)
+    with caplog.at_level(logging.WARNING, logger="circuittest.lab.circuits"):
         lab.shared(dtype="bfloat16")
     assert "ranked in bfloat16 agree with the model's own" in caplog.text
 

@@ -10,7 +10,8 @@ from circuittest.commands import common
 
 if TYPE_CHECKING:
     from circuittest.circuit import Circuit
-    from circuittest.lab import Lab, Split
+    from circuittest.lab import Lab
+    from circuittest.lab.tables import Split
 
 
 def add(commands: Any) -> None:

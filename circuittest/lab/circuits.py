@@ -1,0 +1,178 @@
+"""Circuits of a lab: found in its scores, read from files, given by ids, patched into the model."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from circuittest.budget import charge
+from circuittest.circuit import Circuit, prompt_digest
+from circuittest.errors import UsageError, did_you_mean
+from circuittest.lab.tables import Level, Split, Tables
+from circuittest.units import Edge, Unit
+
+if TYPE_CHECKING:
+    from circuittest.tables import OutcomeTable, ScoreTable
+
+#: Scores in another dtype are compared with the model's own on so many examples, and below this overlap of their
+#: circuits a warning is given.
+AGREEMENT_EXAMPLES, AGREEMENT = 8, 0.8
+
+log = logging.getLogger(__name__)
+
+
+class Circuits(Tables):
+    """Circuits, with where they came from, checked against the model's layout."""
+
+    def shared(
+        self,
+        *,
+        top: str | int | float = "20%",
+        at: str | int | float = 95,
+        universe: str | list[str] = "heads",
+        score: str = "edge-abs-sum",
+        method: str = "eap",
+        steps: int = 5,
+        baseline: str = "counterfactual",
+        level: Level = "units",
+        dtype: str | None = None,
+        name: str = "S_P",
+    ) -> Circuit:
+        """S_P: the units in at least `at` % of the per-example circuits of the `top` % highest-scoring units.
+
+        Li & Subramani, arXiv 2605.08348, Eq. 1. With ``level="edges"`` edges are ranked, by the size of their
+        scores, and S_P is a circuit of edges. The set may be empty, which is ordinary: claims on it are invalid
+        and say the largest P that gives a set. What the scores are is said as in `scores`; the origin keeps it
+        (`circuittest.find.recipe`). With ``dtype="bfloat16"`` units are ranked on a copy of the model in that dtype;
+        how far the ranking agrees with the model's own on a few examples stands beside it in the origin, and claims
+        are judged on the model itself.
+
+        Raises
+        ------
+        UsageError
+            When `top` or `at` is no percentage in range.
+        UnitError
+            When the universe is unknown or this architecture has none of its units.
+        """
+        from circuittest.find.ranking import per_example, percent
+        from circuittest.find.shared import share_of_examples, shared_members, why_empty
+
+        top, at = f"{float(percent(top, 'top')):g}%", f"{float(share_of_examples(at)):g}%"
+        how: dict[str, Any] = {"method": method, "score": score, "baseline": baseline, "level": level}
+        if dtype is not None:
+            how["dtype"] = dtype
+        table = self.scores("discover", universe=universe, steps=steps, **how)
+        membership = per_example(table, top)
+        members = shared_members(membership, at)
+        origin: dict[str, Any] = {
+            **how,
+            "metric": self.metric,
+            "score": "exact" if method == "exact" else score if level == "units" else "edge",
+            "universe": universe,
+            "top": top,
+            "at": at,
+            "k": membership.k,
+            "ties": membership.ties,
+            "model": self.model.name,
+            "fingerprint": self.fingerprint,
+            "task": self.data.task,
+            "seed": self.data.seed,
+            "examples": list(membership.examples),
+            "prompts": [prompt_digest(item.prompt_ids) for item in self.data.discover],
+        }
+        if method == "eap-ig":
+            origin["steps"] = steps
+        if dtype is not None:
+            origin["agreement"] = self._agreement(table, top, universe=universe, steps=steps, **how)
+        if not members:
+            origin["empty"] = why_empty(membership, at)
+        return Circuit.of(members, name=name, layout=self.layout, origin=origin)
+
+    def _agreement(self, table: ScoreTable, top: str, **how: Any) -> dict[str, float]:
+        """How a ranking in another dtype agrees with the model's own, on the first discovery examples."""
+        from circuittest.find.agreement import agreement
+        from circuittest.lab.lab import Lab
+
+        few = self.data.discover[:AGREEMENT_EXAMPLES]
+        data = replace(self.data, discover=few, evaluate=())
+        own = Lab(self.model, data, accuracy=self.accuracy, metric=self.metric)
+        exact = own.scores("discover", **{**how, "dtype": None})
+        found = agreement(table.rows(range(len(few))), exact, top)
+        if found.overlap < AGREEMENT:
+            log.warning(
+                "%s: circuits ranked in %s agree with the model's own to %.0f %% on %d examples; rank in the model's "
+                "dtype where that is too little",
+                self,
+                how["dtype"],
+                100 * found.overlap,
+                found.examples,
+            )
+        return asdict(found)
+
+    def circuit(
+        self, source: Circuit | str | Path | Iterable[str | Unit], *, name: str | None = None
+    ) -> Circuit:
+        """A circuit from a file, from ids, or from another lab, checked against this model's layout.
+
+        Raises
+        ------
+        CircuitError
+            For a file that cannot be read and for a circuit of another architecture.
+        UnitError
+            For an id that this model does not have.
+        """
+        if isinstance(source, (str, Path)):
+            source = Circuit.load(source)
+        if isinstance(source, Circuit):
+            if source.layout is not None and source.layout != self.layout:
+                from circuittest.errors import CircuitError
+
+                raise CircuitError(
+                    f"the circuit {source.name} belongs to another architecture",
+                    f"{source.layout.describe()}; here {self.layout.describe()}",
+                    "find the circuit on this model",
+                )
+            return Circuit(source.units, source.edges, name or source.name, self.layout, source.origin)
+        return Circuit.of(source, name=name or "circuit", layout=self.layout)
+
+    def patched(
+        self,
+        circuits: Sequence[Circuit | Iterable[Unit | Edge]],
+        *,
+        keep: bool,
+        value: str = "counterfactual",
+        level: Literal["edges", "units"] = "edges",
+        split: Split = "evaluate",
+    ) -> OutcomeTable:
+        """What the model does on the examples of a split with only each circuit kept, or with each knocked out.
+
+        `keep`, `value` and `level` are those of `circuittest.measure.patching.patch`; means come from the discovery
+        examples, and so are refused on these. Remembered per call, as `outcomes`.
+        """
+        from circuittest.measure.patching import patch
+
+        here = lambda circuit: self.circuit(circuit) if isinstance(circuit, Circuit) else circuit
+        named = tuple(tuple(here(circuit)) for circuit in circuits)
+        charge(len(named) * len(getattr(self.data, split, ())))
+        key = (split, keep, value, level, named)
+        if key not in self._patched:
+            if split not in ("discover", "evaluate"):
+                raise UsageError(
+                    f"unknown split {split!r}", "", did_you_mean(str(split), ("discover", "evaluate"))
+                )
+            items = getattr(self.data, split)
+            if not items:
+                raise UsageError(f"the split {split!r} has no examples", "", f"ask for {split}=200")
+            self._patched[key] = patch(
+                self.model,
+                items,
+                named,
+                keep=keep,
+                value=value,
+                level=level,
+                calibration=self.data.discover if split == "evaluate" else (),
+            )
+        return self._patched[key]

@@ -1,0 +1,112 @@
+"""A method for every claim of this package; what each estimates is said in its module."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from circuittest.lab.circuits import Circuits
+
+if TYPE_CHECKING:
+    from circuittest.circuit import Circuit
+    from circuittest.stats import Estimate
+    from circuittest.tasks import Partition
+
+
+class Claims(Circuits):
+    """Every method gives an `Estimate`, to be compared with a threshold."""
+
+    def measure(
+        self, claim: str, circuit: Circuit | None = None, *, decide: float | None = None, **options: Any
+    ) -> Estimate:
+        """The estimate of a claim by its name."""
+        raise NotImplementedError
+
+    def reuse(self, circuit: Circuit, *, decide: float | None = None, **options: Any) -> Estimate:
+        """Cross-fitted reuse@P of a circuit found by `shared`; see `circuittest.claims.reuse`."""
+        return self.measure("reuse", circuit, decide=decide, **options)
+
+    def coverage(self, circuit: Circuit, *, decide: float | None = None, **options: Any) -> Estimate:
+        """Coverage of a given circuit on new examples; see `circuittest.claims.coverage`."""
+        return self.measure("coverage", circuit, decide=decide, **options)
+
+    def necessity(self, circuit: Circuit, *, decide: float | None = None, **options: Any) -> Estimate:
+        """Necessity against C³; see `circuittest.claims.necessity`."""
+        return self.measure("necessity", circuit, decide=decide, **options)
+
+    def specificity(
+        self, circuit: Circuit, *, against: list[str], decide: float | None = None, **options: Any
+    ) -> Estimate:
+        """Own circuit against other tasks' circuits; see `circuittest.claims.specificity`."""
+        return self.measure("specificity", circuit, decide=decide, against=against, **options)
+
+    def closure(self, circuit: Circuit, *, decide: float | None = None, **options: Any) -> Estimate:
+        """Load-bearing, redundant, interfering or none; see `circuittest.claims.closure`."""
+        return self.measure("closure", circuit, decide=decide, **options)
+
+    def graded_necessity(self, circuit: Circuit, *, decide: float | None = None, **options: Any) -> Estimate:
+        """Necessity in log-probability or logit difference; see `circuittest.claims.graded_necessity`."""
+        return self.measure("graded_necessity", circuit, decide=decide, **options)
+
+    def specificity_matrix(
+        self, *, tasks: list[str], decide: float | None = None, **options: Any
+    ) -> Estimate:
+        """Specificity over tasks, and every Δ_A^B; see `circuittest.claims.specificity_matrix`."""
+        return self.measure("specificity_matrix", decide=decide, tasks=tasks, **options)
+
+    def selective(
+        self, circuit: Circuit, *, against: str, decide: float | None = None, **options: Any
+    ) -> Estimate:
+        """Ablation of what two circuits share, or do not share; see `circuittest.claims.selective`."""
+        return self.measure("selective", circuit, decide=decide, against=against, **options)
+
+    def concentration(self, *, decide: float | None = None, **options: Any) -> Estimate:
+        """How few units carry the task; see `circuittest.claims.concentration`."""
+        return self.measure("concentration", decide=decide, **options)
+
+    def transfer(self, circuit: Circuit, *, decide: float | None = None, **options: Any) -> Estimate:
+        """Function of a circuit that was found elsewhere; see `circuittest.claims.transfer`."""
+        return self.measure("transfer", circuit, decide=decide, **options)
+
+    def sufficiency(self, circuit: Circuit, *, decide: float | None = None, **options: Any) -> Estimate:
+        """What is left when only the circuit is kept; see `circuittest.claims.sufficiency`."""
+        return self.measure("sufficiency", circuit, decide=decide, **options)
+
+    def completeness(self, circuit: Circuit, *, decide: float | None = None, **options: Any) -> Estimate:
+        """Circuit and model under the same knock-outs, the worst of them; see `circuittest.claims.completeness`."""
+        return self.measure("completeness", circuit, decide=decide, **options)
+
+    def minimality(self, circuit: Circuit, *, decide: float | None = None, **options: Any) -> Estimate:
+        """Units that matter more than random additions; see `circuittest.claims.minimality`."""
+        return self.measure("minimality", circuit, decide=decide, **options)
+
+    def equivalence(self, circuit: Circuit, *, decide: float | None = None, **options: Any) -> Estimate:
+        """How far the kept circuit is from the model; see `circuittest.claims.equivalence`."""
+        return self.measure("equivalence", circuit, decide=decide, **options)
+
+    def independence(self, circuit: Circuit, *, decide: float | None = None, **options: Any) -> Estimate:
+        """Whether the rest still follows the model; see `circuittest.claims.independence`."""
+        return self.measure("independence", circuit, decide=decide, **options)
+
+    def stability(
+        self,
+        partition: Partition | str | Sequence[Partition | str],
+        *,
+        decide: float | None = None,
+        **options: Any,
+    ) -> Estimate:
+        """Similarity of the subtasks' circuits, corrected for noise; see `circuittest.claims.stability`.
+
+        Several partitions are judged by their worst one.
+        """
+        from circuittest.tasks.partitions import Partition
+
+        one = isinstance(partition, (Partition, str))
+        texts: Any = str(partition) if one else [str(p) for p in partition]  # type: ignore[union-attr]
+        return self.measure("stability", decide=decide, partition=texts, **options)
+
+    def families(
+        self, partition: Partition | str, *, alpha: float = 0.6, decide: float | None = None, **options: Any
+    ) -> Estimate:
+        """Number of families of α-equivalent subtasks; see `circuittest.claims.families`."""
+        return self.measure("families", decide=decide, partition=str(partition), alpha=alpha, **options)
