@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -47,12 +47,11 @@ class Task(ABC):
     ``candidates`` (the best answer beats the best foil). With ``single_token`` every candidate must be one
     token; otherwise its first token is scored. With ``partial``, candidates that a tokenizer cannot write
     in place are left out, as long as half of the answers, of the foils and of the counterfactual answers
-    remain. ``digest`` identifies the file of a task that has one. ``pooled``: it has pools; ``leaks``: examples of one
-    group tell each other's answers, so that none shares a group with the solved examples in front of it.
-    ``pool`` is ``train``, ``dev`` or
-    ``test``: the three share no key (see
-    :mod:`circuittest.tasks.splits`); the models of the zoo were trained on ``train`` only. ``variant`` is
-    one of ``variants`` or ``auto`` (the first that fits the tokenizer).
+    remain. ``digest`` identifies the file of a task that has one, and ``lines`` holds the line of each of its
+    examples. ``leaks``: examples of one group tell each other's answers, so that none shares a group with the
+    solved examples in front of it. ``pooled``: it has pools. ``pool`` is ``train``, ``dev`` or ``test``: the
+    three share no key (see :mod:`circuittest.tasks.splits`); the models of the zoo were trained on ``train``
+    only. ``variant`` is one of ``variants`` or ``auto`` (the first that fits the tokenizer).
     """
 
     name: str
@@ -66,6 +65,7 @@ class Task(ABC):
     partial: bool = False
     pooled: bool = True
     leaks: bool = True
+    lines: Sequence[int] = ()
     digest: str = ""
 
     def __init__(self, *, pool: str = "test", variant: str = "auto") -> None:
@@ -94,6 +94,10 @@ class Task(ABC):
     def fitted(self, tokenizer: Any) -> Task:
         """The task for one tokenizer: itself, unless its examples depend on how long their texts are in tokens."""
         return self
+
+    def place(self, index: int) -> str:
+        """What an example is called in a message: the line of its file, or its position in the stream."""
+        return f"{self.name}:{self.lines[index]}" if index < len(self.lines) else f"example {index}"
 
     def stream(self, seed: int = 0, variant: str | None = None) -> Iterator[Example]:
         """Examples without end, numbered from 0, a function of (task, variant, pool, seed) alone.

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from circuittest.errors import TaskError
 from circuittest.tasks.arc import Arc, is_question, read_question
 from circuittest.tasks.base import Example, Task
 from circuittest.tasks.own import KEYS, ExampleTask, read_example
+
+T = TypeVar("T")
 
 SUFFIXES = (".jsonl", ".csv")
 #: Refused with what to do, and not taken for the name of a task.
@@ -58,16 +60,25 @@ def read_task(path: str | Path, *, name: str | None = None) -> Task:
         raise TaskError(f"the task {name or path} cannot be read", why, "give the path of a file") from error
     text = _decode(raw, path.name)
     read = _json_lines if path.suffix.lower() == ".jsonl" else _csv_lines
-    lines: Iterator[tuple[str, Any]] = (
-        (f"{path.name}:{line}", given) for line, given in read(text, path.name)
-    )
+    lines = read(text, path.name)
     first = next(lines, None)
     if first is None:
         raise TaskError(f"{path.name} holds no examples", "", "write one example a line")
-    lines, digest = chain([first], lines), sha256(raw).hexdigest()[:16]
+    numbers: list[int] = []
+
+    def every(make: Callable[[Any, str], T]) -> Iterator[T]:
+        for number, given in chain([first], lines):
+            numbers.append(number)
+            yield make(given, f"{path.name}:{number}")
+
+    digest = sha256(raw).hexdigest()[:16]
+    task: Task
     if is_question(first[1]):
-        return Arc(path.name, [read_question(given, where) for where, given in lines], digest=digest)
-    return ExampleTask(path.name, [_example(given, where) for where, given in lines], digest=digest)
+        task = Arc(path.name, list(every(read_question)), digest=digest)
+    else:
+        task = ExampleTask(path.name, list(every(_example)), digest=digest)
+    task.lines = tuple(numbers)
+    return task
 
 
 def _decode(raw: bytes, name: str) -> str:

@@ -98,8 +98,6 @@ def prepare(
         solved = choose_shots(source, shots, seed=seed, variant=chosen, usable=usable)
         frame = chat_frame(tokenizer, solved, prefix=shown) if chat else plain(solved)
     kept, dropped = _collect(source, encoder, frame, chosen, seed, discover + evaluate)
-    if len(kept) < discover + evaluate:
-        raise _too_few(source, chosen, len(kept), discover + evaluate, dropped)
     return TaskData(
         task=given.name,
         seed=seed,
@@ -150,7 +148,7 @@ def _collect(
     seen_text: set[str] = set()
     seen_ids: set[Ids] = set()
     repeats = 0
-    example_of: dict[str, Dropped] = {}
+    example_of: dict[str, str] = {}
     for example in task.stream(seed, variant):
         if len(kept) == wanted:
             break
@@ -163,12 +161,12 @@ def _collect(
         seen_text.add(example.prompt)
         if frame.shots and frame.excludes(example, leaks=task.leaks):
             dropped["shot"] += 1
-            example_of.setdefault("shot", Dropped("shot", repr(example.prompt)))
+            example_of.setdefault("shot", f"{task.place(example.index)}: {example.prompt!r}")
             continue
         found = encoder.encode(frame.around(example))
         if isinstance(found, Dropped):
             dropped[found.reason] += 1
-            example_of.setdefault(found.reason, found)
+            example_of.setdefault(found.reason, f"{task.place(example.index)}: {found.seen}")
             repeats = 0
         elif found.prompt_ids in seen_ids:
             dropped["duplicate"] += 1
@@ -181,12 +179,12 @@ def _collect(
             break
     if not kept:
         raise _unusable(task, variant, dropped, example_of)
+    if len(kept) < wanted:
+        raise _too_few(task, variant, len(kept), wanted, dropped, example_of)
     return kept, dropped
 
 
-def _unusable(
-    task: Task, variant: str, dropped: Counter[str], example_of: Mapping[str, Dropped]
-) -> TaskError:
+def _unusable(task: Task, variant: str, dropped: Counter[str], example_of: Mapping[str, str]) -> TaskError:
     if not dropped:
         return TaskError(f"task {task.name!r} has no examples")
     reason = max(example_of, key=lambda r: dropped[r])
@@ -194,18 +192,26 @@ def _unusable(
     return TaskError(
         f"task {task.name!r}{_variant(variant)}: none of {sum(dropped.values())} examples can be used with this "
         f"tokenizer ({_counts(dropped)})",
-        why=f"{why}; for instance {example_of[reason].seen}",
+        why=f"{why}; for instance {example_of[reason]}",
         do=remedy,
     )
 
 
-def _too_few(task: Task, variant: str, kept: int, wanted: int, dropped: Counter[str]) -> TaskError:
+def _too_few(
+    task: Task,
+    variant: str,
+    kept: int,
+    wanted: int,
+    dropped: Counter[str],
+    example_of: Mapping[str, str],
+) -> TaskError:
     reasons = [r for r in dropped if r != "duplicate"]
     why = f"left out: {_counts(dropped)}" if dropped else "it has no more"
     main = max(reasons, key=lambda r: dropped[r], default="duplicate")
     remedy = f"ask for {kept} or fewer in all"
     if main != "duplicate":
         remedy += f"; most were left out because {REASONS[main][0]}: {REASONS[main][1]}"
+        why += f"; for instance {example_of[main]}"
     return TaskError(
         f"task {task.name!r}{_variant(variant)} has {kept} usable distinct prompts in pool {task.pool!r}, "
         f"{wanted} were asked",

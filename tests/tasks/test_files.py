@@ -120,6 +120,24 @@ def test_other_encodings_are_refused_with_the_line(tmp_path: Path) -> None:
         read_task(write(path, LINE, encoding="utf-16"))
 
 
+def test_examples_that_a_tokenizer_cannot_use_are_named_with_their_line(tmp_path: Path) -> None:
+    tokenizer = word_level(" ".join(LINE.values()))
+    unknown = {
+        **LINE,
+        "prompt": "The capital of Italy is",
+        "answer": " Roma",
+        "counterfactual": "The capital of France is",
+    }
+    path = str(write(tmp_path / "c.jsonl", LINE, "", unknown))
+    with pytest.raises(
+        TaskError, match=r"1 usable.*2 were asked.*unknown-token 1; for instance c\.jsonl:3: .*<unk>"
+    ):
+        prepare(path, tokenizer, discover=1, evaluate=1)
+    alone = str(write(tmp_path / "c.jsonl", "", unknown))
+    with pytest.raises(TaskError, match=r"none of 1 examples.*for instance c\.jsonl:2: "):
+        prepare(alone, tokenizer, discover=1, evaluate=1)
+
+
 def test_files_that_are_not_there_or_no_tasks(tmp_path: Path) -> None:
     with pytest.raises(TaskError, match=r"none\.jsonl cannot be read.*no such file"):
         as_task(str(tmp_path / "none.jsonl"))

@@ -156,7 +156,8 @@ def test_some_unusable_examples_are_counted_not_fatal() -> None:
     # The stream may end before the odd one is met.
     assert set(data.dropped) <= {"length"}
     with pytest.raises(
-        TaskError, match="has 2 usable.*length 1.*most were left out because prompt and counterfactual"
+        TaskError,
+        match="has 2 usable.*length 1; for instance example 0: .*most were left out because prompt and counterfactual",
     ):
         prepare(ExampleTask("mine", [odd, GOOD, other]), word_level(WORDS + " and"), discover=1, evaluate=2)
 
