@@ -34,11 +34,16 @@ claims:
 
 
 def lab_of(
-    leaders: list[Unit] = CORE, *, loss: float = 1.0, base: float = 1.0, fingerprint: str = "b", **more: Any
+    leaders: list[Unit] = CORE,
+    *,
+    loss: float = 1.0,
+    base: float = 1.0,
+    brittle: float = 0.0,
+    fingerprint: str = "b",
 ) -> TableLab:
     """A model whose leaders have the largest scores, right on a share `base` of the examples.
 
-    `loss`: the share that is lost without a leader.
+    `loss`: the share that is lost without a leader; `brittle`: without any unit.
     """
     layout = Layout(n_layers=6, n_heads=8, n_kv_heads=8)
     members = layout.units(("head", "mlp"))
@@ -47,11 +52,12 @@ def lab_of(
     hit = lambda units: bool(set(leaders) & units) or len(units) > 8
     right = lambda i: (i * 7919 % 100) / 100 < base
     lost = lambda i: (i * 6101 % 97) / 97 < loss
-    rule = lambda units, i: float(right(i) and not (hit(units) and lost(i)))
+    breaks = lambda units, i: bool(units) and (i * 7331 % 89) / 89 < brittle
+    rule = lambda units, i: float(right(i) and not (hit(units) and lost(i)) and not breaks(units, i))
     graded = lambda units, i: (
         -0.1 - (i % 5) / 10 - ((3.0 + i % 3 / 10) * loss if hit(units) else 0.0) - 2.0 * (1 - base)
     )
-    lab = TableLab(rule, values=values, data=task_data(40, 120), graded=graded, layout=layout, **more)
+    lab = TableLab(rule, values=values, data=task_data(40, 120), graded=graded, layout=layout)
     lab.model.fingerprint = fingerprint * 64
     return lab
 
@@ -122,6 +128,16 @@ def test_a_circuit_that_matters_less_has_drifted_in_function_alone(spec: Any) ->
         found["drift.function"].estimate.value
     )
     assert found["graded"].estimate.details["signed"] < -0.5
+
+
+def test_what_controls_cost_now_is_taken_off(spec: Any) -> None:
+    lab = lab_of(brittle=0.4, fingerprint="t")
+    estimate = judge(spec, spec.claims[2], lab).estimate
+    base, tuned = estimate.details["m_base"], estimate.details["m_tuned"]
+    assert base[:2] == tuned[:2] == [1.0, 0.0]  # the circuit itself costs what it did
+    assert estimate.value == pytest.approx(base[2] - tuned[2])
+    assert estimate.value == pytest.approx(0.4, abs=0.05)
+    assert estimate.details["signed"] < 0
 
 
 def test_a_circuit_elsewhere_has_drifted_in_structure(spec: Any) -> None:

@@ -106,6 +106,18 @@ def test_a_circuit_that_did_nothing_in_the_base_cannot_be_followed(tmp_path: Pat
     assert "not necessary in the base beyond the margin" in verdict.reason
 
 
+def test_accuracy_that_rose_has_no_name(tmp_path: Path) -> None:
+    path = tmp_path / "x.circuit.yaml"
+    path.write_text(SPEC)
+    make_lock(load_spec(path, locked=False), lab_of(base=0.6, fingerprint="b")).save(lock_path(path))
+    spec = load_spec(path)
+    estimate = judge_spec(spec, spec.claims[0], lab_of()).estimate
+    assert estimate.label is None
+    for name in NAMES:
+        assert estimate.labels[name].outcome == "refuted"
+        assert "rose" in estimate.labels[name].reason
+
+
 P = {"fell": 1.0, "rose": 1.0, "same": 0.0, "function_same": 1.0, "function_fell": 0.0, "function_rose": 1.0}
 GATE = {"competent": 0.0, "incompetent": 1.0}
 
