@@ -24,11 +24,18 @@ PRINT_DIGEST = """
 import hashlib
 from itertools import islice
 from circuittest.tasks import get_task, list_tasks
+from circuittest.tasks.arc import Arc, Question
+from circuittest.tasks.frame import choose_shots
 digest = hashlib.sha256()
 for name in list_tasks():
     for variant in get_task(name).variants:
         for example in islice(get_task(name).stream(3, variant), 50):
             digest.update(repr(example).encode())
+        shots = choose_shots(get_task(name), 4, seed=3, variant=variant, usable=lambda example: True)
+        digest.update(repr(shots).encode())
+questions = [Question(f"What is {i}?", ("a", "b", "c", "d"), i % 4, str(i)) for i in range(50)]
+for example in Arc("arc", questions).stream(3):
+    digest.update(repr(example).encode())
 print(digest.hexdigest())
 """
 
