@@ -15,18 +15,19 @@ ATHLETES = {
     "football": ("Tom Brady", "Peyton Manning", "Aaron Rodgers", "Patrick Mahomes", "Joe Montana"),
     "hockey": ("Wayne Gretzky", "Sidney Crosby", "Bobby Orr", "Mario Lemieux", "Gordie Howe"),
 }
-#: Actions of four words that belong to one of the five sports and to none of the others.
+#: Actions of four common words, each one token for most tokenizers; they belong to one of the five sports and to none
+#: of the others.
 ACTIONS = {
-    "basketball": ("shot a free throw", "made a slam dunk", "hit a jump shot", "made a reverse layup"),
+    "basketball": ("shot a free throw", "hit a jump shot", "made a hook shot", "hit a three pointer"),
     "soccer": ("took a corner kick", "took a goal kick", "missed a penalty kick", "scored with a header"),
     "baseball": ("hit a home run", "threw a curve ball", "hit a sacrifice fly", "stole the third base"),
     "football": (
-        "threw a touchdown pass",
-        "caught a touchdown pass",
         "kicked a field goal",
-        "ran a quarterback sneak",
+        "kicked an extra point",
+        "threw a screen pass",
+        "threw a forward pass",
     ),
-    "hockey": ("took a slap shot", "took a wrist shot", "shot the puck wide", "passed the puck ahead"),
+    "hockey": ("took a wrist shot", "won a face off", "wasted a power play", "threw a body check"),
 }
 SPORTS = tuple(ATHLETES)
 #: Said of the action; none makes it more or less plausible in any of the sports.
@@ -41,7 +42,10 @@ TEMPLATES = (
     'Could this be true, yes or no? "{sentence}."\nAnswer:',
     '"{sentence}." Is that plausible?\nAnswer:',
 )
-CHAIN = ' Let\'s think step by step. {athlete} is a {plays} player. "{action}" is part of {part_of}. So the answer is'
+CHAIN = (
+    " Let's think step by step. {athlete} is a {plays} player. Someone who {action} plays {part_of}."
+    " So the answer is"
+)
 
 
 class SportsUnderstanding(Task):
