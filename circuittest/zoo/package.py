@@ -69,8 +69,8 @@ def worst_margin(scores: dict[str, float]) -> float:
     return min(scores[name] - BARS[name] for name in MIXTURE)
 
 
-def package(name: str, runs: Sequence[Path]) -> dict[str, Any]:
-    """Score all runs, ship the best, write its card; returns what the card says."""
+def package(name: str, runs: Sequence[Path], ship: int | None = None) -> dict[str, Any]:
+    """Score all runs, ship the best (or the seed that is named), write its card; returns what the card says."""
     notes = [json.loads((run / "training.json").read_text()) for run in runs]
     for run, note in zip(runs, notes, strict=True):
         if note["build"]["name"] != name:
@@ -78,6 +78,8 @@ def package(name: str, runs: Sequence[Path]) -> dict[str, Any]:
         note["choice"] = score(*load(run), pool="choice")
         log.info("%s seed %s: %s", name, note["seed"], note["choice"])
     best = max(range(len(runs)), key=lambda i: worst_margin(notes[i]["choice"]))
+    if ship is not None:
+        best = [note["seed"] for note in notes].index(ship)
     for run, note in zip(runs, notes, strict=True):
         note["final"] = measure(*load(run), pool="final")
     target = path(name)
@@ -89,6 +91,7 @@ def package(name: str, runs: Sequence[Path]) -> dict[str, Any]:
     facts = {
         "notes": notes,
         "best": best,
+        "named": ship is not None,
         "parameters": sum(p.numel() for p in model.parameters()),
         "bytes": (target / "model.safetensors").stat().st_size,
         "drops": ablation_drops(model, tokenizer),
@@ -105,6 +108,8 @@ def card(name: str, facts: dict[str, Any]) -> str:
     stages = shipped["build"]["stages"]
     seeds = ", ".join(str(note["seed"]) for note in notes)
     several = f"of the seeds trained ({seeds}) the one whose worst task is best on the `choice` half"
+    if facts.get("named"):
+        several = f"of the seeds trained ({seeds}) the one that another model of the zoo was trained on from"
     template = (Path(__file__).parent / "card.md").read_text()
     return template.format(
         name=name,
@@ -220,10 +225,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m circuittest.zoo.package", description=__doc__)
     parser.add_argument("--model", choices=list(BUILDS), required=True)
     parser.add_argument("runs", nargs="+", type=Path)
+    parser.add_argument("--ship", type=int, help="ship this seed, from which another model was trained on")
     args = parser.parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     torch.set_num_threads(1)
-    package(args.model, args.runs)
+    package(args.model, args.runs, args.ship)
 
 
 if __name__ == "__main__":

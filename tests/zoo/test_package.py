@@ -93,6 +93,8 @@ def test_the_seed_with_the_best_worst_task_on_the_choice_half_ships(
     monkeypatch.setattr(package, "attention_scores", lambda model, tokenizer: ATTENTION)
     target.mkdir()
     (target / "model.safetensors").write_bytes(b"12")
+    assert package.package("gqa", runs, ship=0)["best"] == 0
+    assert "seed 0 (shipped)" in (target / "README.md").read_text()
     assert package.package("gqa", runs)["best"] == 1
     assert (target / "config.json").read_text() == "1"
     assert "seed 1 (shipped)" in (target / "README.md").read_text()
