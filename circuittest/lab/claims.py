@@ -110,3 +110,19 @@ class Claims(Circuits):
     ) -> Estimate:
         """Number of families of α-equivalent subtasks; see `circuittest.claims.families`."""
         return self.measure("families", decide=decide, partition=str(partition), alpha=alpha, **options)
+
+    def drift_behaviour(self, *, baseline: str, margin: float, **options: Any) -> Estimate:
+        """Change of accuracy or log-probability against a lock; see `circuittest.claims.drift`."""
+        return self.measure("drift.behaviour", baseline=baseline, margin=margin, **options)
+
+    def drift_function(self, circuit: Circuit, *, baseline: str, margin: float, **options: Any) -> Estimate:
+        """Change of what the circuit does beyond controls against a lock; see `circuittest.claims.drift`."""
+        return self.measure("drift.function", circuit, baseline=baseline, margin=margin, **options)
+
+    def drift_structure(self, circuit: Circuit, *, baseline: str, margin: float, **options: Any) -> Estimate:
+        """Share of each example's circuit that was replaced since a lock; see `circuittest.claims.drift`."""
+        return self.measure("drift.structure", circuit, baseline=baseline, margin=margin, **options)
+
+    def regression(self, circuit: Circuit, *, baseline: str, margin: float, **options: Any) -> Estimate:
+        """Kept, moved, spread, weakened or broken since a lock; see `circuittest.claims.regression`."""
+        return self.measure("regression", circuit, baseline=baseline, margin=margin, **options)
