@@ -143,6 +143,8 @@ class Lab(Claims):
         return {
             "task_variant": self.data.variant,
             **({"task_digest": self.data.digest} if self.data.digest else {}),
+            **({"shots": len(self.data.shots)} if self.data.shots else {}),
+            **({"chat": True} if self.data.chat else {}),
             "pool": self.data.pool,
             "prefix": self.data.prefix_name,
             "answers": self.data.answers,
