@@ -148,7 +148,7 @@ def test_tasks_show_token_by_token(capsys: pytest.CaptureFixture[str]) -> None:
 def test_tasks_show_with_shots_and_a_variant(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["tasks", "show", "copy_colors", "--model", "zoo:gqa", "--discover", "1", "--evaluate", "1"]
     data = json.loads(output(capsys, *words, "--shots", "2", "--variant", "open", "--json"))
-    assert (data["task"], data["choices"]["variant"]) == ("copy_colors+2shots", "open")
+    assert (data["task"], data["choices"]["variant"]) == ("copy_colors+open+2shots", "open")
     assert data["examples"][0]["prompt"].startswith("".join(data["choices"]["shots"][0]))
 
 
