@@ -116,6 +116,8 @@ class Lock:
         Claim id → ``claim``, ``estimate``, ``interval``, ``invalid``.
     made:
         Versions.
+    scored:
+        Digest of what counts as right on the evaluation examples (`scored_digest`); "" in locks without it.
     digest:
         The checksum.
     """
@@ -128,6 +130,7 @@ class Lock:
     circuits: Mapping[str, Locked]
     claims: Mapping[str, Mapping[str, Any]]
     made: Mapping[str, Any]
+    scored: str = ""
 
     def body(self) -> dict[str, Any]:
         """Everything but schema and checksum, in plain JSON types."""
@@ -137,6 +140,7 @@ class Lock:
             "spec": dict(self.spec),
             "discover": " ".join(self.discover),
             "evaluate": " ".join(self.evaluate),
+            **({"scored": self.scored} if self.scored else {}),
             "circuits": {name: _locked(one) for name, one in self.circuits.items()},
             "claims": {name: dict(one) for name, one in self.claims.items()},
             "made": dict(self.made),
@@ -205,6 +209,7 @@ class Lock:
                 circuits={key: _read_locked(one) for key, one in body["circuits"].items()},
                 claims={key: dict(one) for key, one in body["claims"].items()},
                 made=dict(body["made"]),
+                scored=str(body.get("scored", "")),
             )
         except (CircuittestError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise SpecError("the lock is malformed", f"{error!r:.200}", AGAIN, file=file) from error
@@ -225,6 +230,14 @@ def tokenizer_digest(tokenizer: Any) -> str:
     if vocabulary is None:
         return ""
     listed = sorted((str(token), int(i)) for token, i in vocabulary().items())
+    return sha256(json.dumps(listed).encode()).hexdigest()[:12]
+
+
+def scored_digest(items: Iterable[Any]) -> str:
+    """Twelve hex digits of the answers and foils of examples: what their outcomes are outcomes of."""
+    listed = [
+        [list(one.answer_ids), list(one.foil_ids), list(one.answer_rest), bool(one.ends)] for one in items
+    ]
     return sha256(json.dumps(listed).encode()).hexdigest()[:12]
 
 

@@ -21,7 +21,7 @@ from circuittest.errors import SpecError, UsageError
 from circuittest.find.ranking import per_example
 from circuittest.find.recipe import recipe_of, scoring_of
 from circuittest.find.shared import shared
-from circuittest.lock import Lock, Locked
+from circuittest.lock import Lock, Locked, scored_digest
 from circuittest.stats import Competence, Estimate, Inference, MeanInference, competence
 from circuittest.stats.absolute import AbsoluteInference
 from circuittest.stats.inference import Op, nothing_needed
@@ -111,6 +111,11 @@ class Pair:
             return (
                 f"the evaluation examples are not those of the lock ({known} of {len(here)} are in it): drift is "
                 "paired, so use the sizes, seed and prefix of the spec"
+            )
+        if self.lock.scored and self.lock.scored != scored_digest(self.lab.data.evaluate):
+            return (
+                "the evaluation examples have other answers or foils than in the lock, so that outcomes are no pairs: "
+                "use the task's file as it was, or write the lock again on the base model"
             )
         gate = self.competence_of(self.rows_of_base(self.lab.accuracy))
         return f"the base: {gate.reason}" if not gate.passed else ""
@@ -340,6 +345,8 @@ def drift_structure(
         return invalid(
             "the discovery examples are not those of the lock: use the sizes, seed and prefix of the spec"
         )
+    if reason := other_metric(lab, both.base.circuit):
+        return invalid(reason)
     choices |= recipe
     table = lab.scores(**scoring_of(recipe))
     if tuple(map(str, table.members)) != ranking.members:
@@ -375,6 +382,17 @@ def controls_reason(both: Pair) -> str:
     gate = both.competence_of(rows)
     reason = controls_leave_headroom(gate, float(rows.controls.mean()), len(both.base.circuit.units))
     return f"the base: {reason}" if reason else ""
+
+
+def other_metric(lab: Lab, circuit: Circuit) -> str:
+    """Why the scores behind a locked circuit are no pair of this lab's, or ""."""
+    found = circuit.origin.get("metric")
+    if found in (None, lab.metric):
+        return ""
+    return (
+        f"the base's scores are derivatives of {found}, and this lab's would be of {lab.metric}: what changed with the "
+        f"metric would pass for drift; use metric={found!r}"
+    )
 
 
 def halves(base: Any, tuned: Any, at: Any, seed: int) -> dict[str, Any]:

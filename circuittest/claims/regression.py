@@ -10,7 +10,7 @@ import numpy as np
 
 from circuittest.circuit import prompt_digest
 from circuittest.claims import labels
-from circuittest.claims.drift import CUTS, Pair, Rows, SameWeights, controls_reason, pair
+from circuittest.claims.drift import CUTS, Pair, Rows, SameWeights, controls_reason, other_metric, pair
 from circuittest.claims.gates import majority
 from circuittest.claims.necessity import necessity
 from circuittest.find.ranking import per_example
@@ -241,6 +241,8 @@ def _elsewhere(both: Pair, circuit: Circuit, margin: float, controls: int, seed:
         )
     if tuple(prompt_digest(item.prompt_ids) for item in lab.data.discover) != both.lock.discover:
         return Elsewhere(reason="the discovery examples are not those of the lock")
+    if reason := other_metric(lab, both.base.circuit):
+        return Elsewhere(reason=reason)
     new = lab.shared(**recipe)
     p: dict[str, float] = {}
     details: dict[str, Any] = {"rediscovered": [str(unit) for unit in new.units]}

@@ -9,7 +9,16 @@ import numpy as np
 
 from circuittest.circuit import Circuit, prompt_digest
 from circuittest.errors import ControlError, SpecError, UsageError
-from circuittest.lock import ACCURACIES, Lock, Locked, Outcomes, Ranking, lock_path, tokenizer_digest
+from circuittest.lock import (
+    ACCURACIES,
+    Lock,
+    Locked,
+    Outcomes,
+    Ranking,
+    lock_path,
+    scored_digest,
+    tokenizer_digest,
+)
 from circuittest.spec.schema import ClaimSpec, Spec, compares
 
 if TYPE_CHECKING:
@@ -67,6 +76,7 @@ def make_lock(spec: Spec, lab: Lab, measured: Mapping[str, Any] | None = None) -
         circuits=circuits,
         claims=claims,
         made={key: value for key, value in environment().items() if isinstance(value, str)},
+        scored=scored_digest(lab.data.evaluate),
     )
 
 
@@ -116,6 +126,8 @@ def changes(old: Lock | None, new: Lock) -> list[str]:
     ):
         if before != after:
             lines.append(f"{name} examples: {len(set(after) - set(before))} of {len(after)} are new")
+    if old.scored != new.scored:
+        lines.append("answers or foils of the evaluation examples changed")
     lines += [
         f"{key}: {old.made.get(key)} → {new.made[key]}"
         for key in new.made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -240,3 +241,28 @@ def test_locks_are_the_same_bytes_and_say_what_changed(spec: Any) -> None:
     refuse_other_weights(first, lab_of(fingerprint="t"), True, "x")
     with pytest.raises(UsageError, match="--circuit-accept-model"):
         refuse_other_weights(first, lab_of(fingerprint="t"), False, "x")
+
+
+def test_outcomes_of_other_answers_are_no_pairs(spec: Any) -> None:
+    lab = lab_of(fingerprint="t")
+    data = task_data(40, 120)
+    turned = tuple(
+        replace(item, answer_ids=item.foil_ids, foil_ids=item.answer_ids) for item in data.evaluate
+    )
+    lab.__dict__["data"] = replace(data, evaluate=turned)
+    found = judged(spec, lab)
+    for id_ in ("drift.behaviour", "drift.function", "graded", "worse"):
+        assert found[id_].outcome == "invalid"
+        assert "other answers or foils than in the lock" in found[id_].reason
+
+
+def test_scores_of_another_metric_are_no_pairs(spec: Any) -> None:
+    path = lock_path(spec.path)
+    lock = Lock.load(path)
+    base = lock.circuits["circuit"]
+    origin = {**base.circuit.origin, "metric": "logit_diff"}
+    circuit = Circuit.of(base.circuit.units, layout=lock.layout, origin=origin)
+    replace(lock, circuits={"circuit": replace(base, circuit=circuit)}).save(path)
+    verdict = judge(load_spec(spec.path), spec.claims[3], lab_of(fingerprint="t"))
+    assert verdict.outcome == "invalid"
+    assert "derivatives of logit_diff, and this lab's would be of log_prob" in verdict.reason
