@@ -19,6 +19,7 @@ from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from circuittest.circuit import Circuit
 from circuittest.errors import CircuittestError
 from circuittest.spec.schema import ClaimSpec, Spec
 from circuittest.stats import Verdict, holm
@@ -31,7 +32,7 @@ CONFIDENCE = 0.95
 Sides = tuple[float | None, float | None]
 
 _OTHER: Mapping[str, Op] = {">=": "<", ">": "<=", "<=": ">", "<": ">="}
-_known: WeakKeyDictionary[Any, dict[tuple[str, str], Sides]] = WeakKeyDictionary()
+_known: WeakKeyDictionary[Any, dict[tuple[Any, ...], Sides]] = WeakKeyDictionary()
 
 
 def bonferroni(spec: Spec) -> float:
@@ -52,19 +53,27 @@ def corrected(
         Judges another claim of the file by itself; called once for each claim and lab.
     """
     known = _known.setdefault(lab, {})
-    known[str(spec.path), claim.id] = _sides(verdict)
+    known[_key(spec, claim)] = _sides(verdict)
     for other in spec.claims:
-        key = (str(spec.path), other.id)
+        key = _key(spec, other)
         if key not in known:
             try:
                 found = measure(other)
             except CircuittestError:  # the item of that claim reports it
                 found = None
             known[key] = _sides(found)
-    sides = [known[str(spec.path), other.id] for other in spec.claims]
+    sides = [known[_key(spec, other)] for other in spec.claims]
     place = [other.id for other in spec.claims].index(claim.id)
     adjusted = [holm([pair[side] for pair in sides])[place] for side in (0, 1)]
     return _judged(verdict, sides[place], adjusted, len(sides))
+
+
+def _key(spec: Spec, claim: ClaimSpec) -> tuple[Any, ...]:
+    """What the p-values of a claim follow from, but the lab: a file that was changed is another one."""
+    about = spec.circuit if claim.of is None else spec.groups[claim.of]
+    members = [str(one) for one in about] if isinstance(about, Circuit) else about
+    lock = spec.lock.digest if spec.lock else ""
+    return str(spec.path), repr(claim), repr(members), spec.rediscover, lock, len(spec.claims)
 
 
 def _sides(verdict: Any) -> Sides:

@@ -157,3 +157,12 @@ def test_false_verdicts_of_a_file_at_the_boundary(spec) -> None:
         refuted += "refuted" in outcomes
     limit = 0.025 + 2.6 * (0.025 * 0.975 / repetitions) ** 0.5
     assert max(supported, refuted) / repetitions <= limit
+
+
+def test_a_file_that_was_changed_is_judged_anew_on_the_same_lab(spec) -> None:
+    count = next(c for c in range(200) if 0.0125 < p_of(c) <= 0.025)
+    lab = Counts(count, 150)
+    first = spec("min: 0.3", "min: 0.3")
+    assert judge(first, first.claims[0], lab).outcome == "supported"
+    again = spec("min: 0.3", "min: 0.8")  # the other claim does not hold any more
+    assert judge(again, again.claims[0], lab).outcome == "undecided"
