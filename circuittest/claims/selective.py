@@ -93,6 +93,11 @@ def selective(
         )
     if reason := usable_circuit(foreign) or disjoint(other, foreign):
         return invalid(f"{against}: {reason}")
+    # both circuits are judged on both tasks, which may share prompts
+    if reason := disjoint(other, circuit):
+        return invalid(f"the circuit of {lab.data.task} on {against}: {reason}")
+    if reason := disjoint(lab, foreign):
+        return invalid(f"the circuit of {against} on {lab.data.task}: {reason}")
     kinds = sorted({unit.kind for unit in (*circuit.units, *foreign.units)})
     universe = lab.layout.universe(circuit.origin.get("universe") or kinds)
     a, b = set(circuit.units), set(foreign.units)

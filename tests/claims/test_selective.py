@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -126,3 +127,20 @@ def test_selectivity_is_covered(catastrophic: float) -> None:
 
     truth = (0.95 * (1 - catastrophic) - 0.9 * (1 - catastrophic / 2)) - (0.3 - 0.8)
     covers(truth, draw)
+
+
+@pytest.mark.parametrize("chosen_on", ["planted", "b"])
+def test_no_circuit_is_judged_on_prompts_that_chose_it_for_the_other_task(chosen_on: str) -> None:
+    lab = pair()
+    judged = lab.on("b") if chosen_on == "planted" else lab
+    # the prompts that choose for one task are those that judge the other
+    here = lab if chosen_on == "planted" else lab.on("b")
+    here.__dict__["data"] = replace(here.data, discover=judged.data.evaluate, evaluate=judged.data.discover)
+    origin = {"prompts": [prompt_digest(item.prompt_ids) for item in here.data.discover]}
+    if chosen_on == "planted":
+        found = lab.selective(Circuit.of(A.units, origin=origin), against="b", units=B, part="shared")
+    else:
+        foreign = Circuit.of(B, origin=origin)
+        lab.others["b"].circuit = lambda *_, **__: foreign  # type: ignore[method-assign]
+        found = lab.selective(A, against="b", units=B, part="shared")
+    assert "evaluation prompts chose the circuit" in found.invalid
