@@ -168,11 +168,16 @@ def _together(lab: Lab, how: dict[str, Any]) -> Callable[[Sequence[Estimate]], E
     def family(drawn: Sequence[Estimate]) -> Estimate:
         from circuittest.claims.stability_family import stability_family
 
-        if any(one.choices[key] != how[key] for one in drawn for key in how):
+        here = lab.estimate("stability", None, invalid="nothing was measured", choices=how)
+        same = lambda one: (
+            (one.fingerprint, one.task) == (here.fingerprint, here.task)
+            and all(one.choices.get(key) == value for key, value in here.choices.items())
+        )
+        if not all(map(same, drawn)):
             raise UsageError(
-                "the stability of the draws was measured in different ways",
+                "the stability of the draws was measured in different ways, or on different examples",
                 "they cannot be judged together",
-                "draw partitions only, and fix the other options",
+                "draw partitions only, and fix the lab and the other options",
             )
         return stability_family(lab, sorted({str(one.choices["partition"]) for one in drawn}), **how)
 

@@ -40,6 +40,12 @@ class Draws:
         if not any(one is verdict for one in self.last):  # assertion rewriting takes a truth twice
             self.last.append(verdict)
 
+    @staticmethod
+    def key(verdict: Verdict) -> tuple[Any, ...]:
+        """What was claimed, of which model and task: draws of one task say nothing of another."""
+        of = verdict.estimate
+        return of.claim, of.model, of.fingerprint, of.task, verdict.op, verdict.threshold
+
     def wrap(self, inner: Callable[..., Any]) -> Callable[..., Any]:
         """The test of one draw, in which an undecided verdict is passed over."""
         from circuittest.stats import Undecided, listen, searching
@@ -54,8 +60,7 @@ class Draws:
                 return None
             finally:
                 for verdict in self.last:
-                    key = (verdict.estimate.claim, verdict.estimate.model, verdict.op, verdict.threshold)
-                    self.claims.setdefault(key, []).append(verdict)
+                    self.claims.setdefault(self.key(verdict), []).append(verdict)
 
         return once
 
@@ -83,8 +88,7 @@ class Draws:
         verdict = self.last[-1] if self.last else None
         if verdict is None or verdict.outcome != "refuted" or (again := self.together([verdict])) is None:
             return None
-        key = (verdict.estimate.claim, verdict.estimate.model, verdict.op, verdict.threshold)
-        return self.counts(self.claims[key]), again
+        return self.counts(self.claims[self.key(verdict)]), again
 
 
 def judged(item: pytest.Item) -> Generator[None, Any, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -221,6 +222,9 @@ def test_a_search_uses_the_discovery_examples_and_is_judged_on_the_others() -> N
             for text in ("order", "template in 0, 1", "random:2:0", "order")
         ]
         other = lab.stability("order", min_size=12, **FAST)
+        elsewhere = ScoreLab(TEMPLATES, edges=noisy(means, BLOCK, 1.0))
+        elsewhere.__dict__["data"] = replace(elsewhere.data, seed=1)
+        moved = elsewhere.stability("random:2:0", min_size=10, **FAST)
     assert all(one.examples["evaluate"] == [] and "null" not in one.details for one in drawn)
     assert drawn[0].n_examples == N // 2
     assert drawn[0].together is not None
@@ -230,8 +234,9 @@ def test_a_search_uses_the_discovery_examples_and_is_judged_on_the_others() -> N
     assert found.examples["discover"] == []
     assert not (found > 0.6)
     assert drawn[2].together([drawn[2]]) > 0.6  # type: ignore[misc]
-    with pytest.raises(UsageError, match="different ways"):
-        drawn[0].together([*drawn, other])
+    for stranger, why in ((other, "in different ways"), (moved, "on different examples")):
+        with pytest.raises(UsageError, match=why):
+            drawn[0].together([*drawn, stranger])
 
 
 def test_a_spec_may_claim_it(tmp_path: Any) -> None:

@@ -82,9 +82,10 @@ class Lab:
     def stability(self, partition: str, together: tuple[str, ...] = ()) -> Any:
         from circuittest.stats import Estimate, ProportionInference, announce, is_searching
 
-        searched, judged = DRAWS[partition]
+        draws = DRAWS | ({"good": DRAWS["open"]} if self.task == "unsure" else {})
+        searched, judged = draws[partition]
         count = (
-            min(DRAWS[name][1] for name in together) if together else searched if is_searching() else judged
+            min(draws[name][1] for name in together) if together else searched if is_searching() else judged
         )
         family = lambda drawn: self.stability(partition, tuple({one.choices["partition"] for one in drawn}))
         estimate = Estimate(

@@ -105,3 +105,21 @@ def test_after():
 def test_a_property_that_a_claim_never_holds(suite, claimed):
     body = BODY.replace("assert lab.stability(partition) >= 0.3", claimed)
     outcome(suite, "bad", body=body).assert_outcomes(passed=1)
+
+
+def test_draws_of_one_task_say_nothing_of_another(suite):
+    body = """
+from types import SimpleNamespace
+from hypothesis import given, settings, strategies as st
+
+@pytest.mark.circuit(model="zoo:gqa", task="ioi")
+@settings(deadline=None, max_examples=10, database=None, derandomize=True)
+@given(task=st.sampled_from({draws}))
+def test_tasks(lab, task):
+    other = type(lab)(lab.model, task)
+    assert other.stability("good") >= 0.3
+"""
+    outcome(suite, "sure", body=body).assert_outcomes(passed=1)
+    result = outcome(suite, "sure", "unsure", body=body)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*stability >= 0.3 is undecided*"])
