@@ -105,6 +105,7 @@ def concentration(
         "metric": measure,
         "seed": seed,
         **({"size": size} if per == "group" else {}),
+        **({"attributed": lab.metric} if order == "attribution" else {}),
     }
 
     def invalid(reason: str, details: dict[str, Any] | None = None) -> Estimate:

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from circuittest.errors import UsageError, did_you_mean
+from circuittest.errors import TaskError, UsageError, did_you_mean
 from circuittest.units import Layout, Unit
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Subject:
         from circuittest.tasks import TaskData, prepare
 
         if isinstance(self._task, TaskData):
-            return self._task
+            return _disjoint(self._task)
         return prepare(
             self._task, self.model.tokenizer, prefix=self._prefix, answers=self._answers, **self._sizes
         )
@@ -116,7 +116,8 @@ class Subject:
         """The lab of another task on the same model, with the same sizes, seed and prefix; each is made once."""
         from circuittest.lab.lab import Lab
 
-        key = task if isinstance(task, str) else task.name
+        # tasks of one name may differ (pools, files); the lab below keeps the task, and with it its id
+        key = task if isinstance(task, str) else f"task {id(task)}"
         if key not in self._others:
             self._others[key] = Lab(
                 self.model,
@@ -182,3 +183,15 @@ class Subject:
         model = self._name or (self._model if isinstance(self._model, (str, Path)) else "in-memory")
         task = Path(self._task).name if isinstance(self._task, str) else getattr(self._task, "name", "task")
         return f"Lab({model}, {task})"
+
+
+def _disjoint(data: TaskData) -> TaskData:
+    """The same data; TaskError where a prompt is in both splits: what chooses must not judge."""
+    chosen = {item.prompt_ids for item in data.discover}
+    if both := sum(item.prompt_ids in chosen for item in data.evaluate):
+        raise TaskError(
+            f"task {data.task!r}: {both} of {len(data.evaluate)} evaluation prompts are discovery prompts, too",
+            "what chooses circuits, orders and means must not judge them",
+            "leave them out of one of the two",
+        )
+    return data

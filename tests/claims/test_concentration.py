@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from circuittest.claims.concentration import members_of
+from circuittest.errors import TaskError
 from circuittest.units import Layout, Unit
 from tests.helpers.table_lab import TableLab, task_data
 
@@ -158,3 +160,10 @@ def test_discovery_and_evaluation_are_measured_as_asked() -> None:
     assert {how["value"] for how in lab.how} == {"counterfactual"}
     assert found.choices["metric"] == "logit_diff"
     assert found.circuit is None
+
+
+def test_examples_that_order_members_never_judge_them() -> None:
+    data = task_data(40, 60)
+    lab = TableLab(lambda units, i: float(not units), data=replace(data, evaluate=data.discover))
+    with pytest.raises(TaskError, match="40 of 40 evaluation prompts are discovery prompts, too"):
+        lab.concentration()

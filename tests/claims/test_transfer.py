@@ -9,6 +9,8 @@ import pytest
 
 from circuittest.circuit import Circuit
 from circuittest.errors import TaskError, UsageError
+from circuittest.lab import Lab
+from circuittest.tasks import as_task
 from circuittest.tasks.subtask import restricted
 from tests.claims.test_specificity import HEADS, loses, planted
 from tests.helpers.table_lab import TableLab, task_data
@@ -150,3 +152,9 @@ def test_restrictions_that_are_none() -> None:
         restricted(data, "ordr == AB")
     both = restricted(data, "order == AB * order != BA")
     assert len(both.evaluate) == 30
+
+
+def test_two_tasks_of_one_name_are_two_labs() -> None:
+    lab = TableLab(lambda units, i: 1.0)
+    one, other = as_task("ioi"), as_task("ioi")
+    assert Lab.on(lab, one) is Lab.on(lab, one) is not Lab.on(lab, other)
