@@ -53,7 +53,12 @@ class UnsupportedModel(LoadError):
 
 
 class TaskError(CircuittestError, ValueError):
-    """A task whose examples would silently ruin the numbers."""
+    """A task whose examples would silently ruin the numbers.
+
+    `usable` counts the examples that there are, where more were asked.
+    """
+
+    usable: int | None = None
 
 
 class InterventionError(CircuittestError):

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from circuittest.commands import common
+from circuittest.errors import TaskError
+
+if TYPE_CHECKING:
+    from circuittest.lab import Lab
+
+#: Examples of either split, unless the options or a small file say otherwise.
+EXAMPLES = 200
 
 #: Answers and foils of one example that are shown.
 SHOWN = 5
@@ -31,9 +38,9 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "--variant", metavar="V", help="a variant of the task (default: what fits the tokenizer)"
     )
-    common.add_data(parser, discover=200, evaluate=200)
+    common.add_data(parser, discover=EXAMPLES, evaluate=EXAMPLES)
     common.add_json(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, discover=None, evaluate=None)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -44,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.task = Posed(
             arguments.task, shots=arguments.shots, chat=arguments.chat, variant=arguments.variant
         )
-    lab = common.lab_of(arguments)
+    lab = _lab(arguments)
     data = lab.data
     examples = [
         {
@@ -118,6 +125,23 @@ def run(arguments: argparse.Namespace) -> int:
     ]
     common.say(common.table(["#", "split", "prompt", "answers", "foils", "counterfactual"], rows))
     return 0
+
+
+def _lab(arguments: argparse.Namespace) -> Lab:
+    """The lab that the options describe; where they ask for no number, and the task has fewer, with all it has."""
+    asked = arguments.discover is not None or arguments.evaluate is not None
+    arguments.discover = EXAMPLES if arguments.discover is None else arguments.discover
+    arguments.evaluate = EXAMPLES if arguments.evaluate is None else arguments.evaluate
+    lab = common.lab_of(arguments)
+    try:
+        _ = lab.data
+    except TaskError as error:
+        if asked or not error.usable:
+            raise
+        arguments.model = lab.model
+        arguments.discover, arguments.evaluate = error.usable - error.usable // 2, error.usable // 2
+        lab = common.lab_of(arguments)
+    return lab
 
 
 def _how_many(text: str) -> int | None:

@@ -154,7 +154,7 @@ class Subject:
         key = f"where {predicate}"
         if key not in self._others:
             data = restricted(self.data, predicate)
-            sizes: dict[str, Any] = {**self._sizes, "prefix": self._prefix}
+            sizes: dict[str, Any] = {**self._sizes, "prefix": self._prefix, "answers": self._answers}
             how: dict[str, Any] = {
                 "accuracy": self.accuracy,
                 "metric": self.metric,

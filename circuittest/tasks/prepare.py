@@ -208,16 +208,18 @@ def _too_few(
     reasons = [r for r in dropped if r != "duplicate"]
     why = f"left out: {_counts(dropped)}" if dropped else "it has no more"
     main = max(reasons, key=lambda r: dropped[r], default="duplicate")
-    remedy = f"ask for {kept} or fewer in all"
+    remedy = f"ask for {kept} or fewer in all, 'discover' and 'evaluate' together"
     if main != "duplicate":
         remedy += f"; most were left out because {REASONS[main][0]}: {REASONS[main][1]}"
         why += f"; for instance {example_of[main]}"
-    return TaskError(
+    error = TaskError(
         f"task {task.name!r}{_variant(variant)} has {kept} usable distinct prompts in pool {task.pool!r}, "
         f"{wanted} were asked",
         why=why,
         do=remedy,
     )
+    error.usable = kept
+    return error
 
 
 def _variant(variant: str) -> str:

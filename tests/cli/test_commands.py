@@ -119,6 +119,28 @@ def test_tasks_show(capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
+def test_tasks_show_of_a_small_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names = ["Tom", "Kate", "Mary", "Anna", "David"]
+    text = "Now {0} and {1} were near the garden. {2} handed a gift to"
+    lines = [
+        {
+            "prompt": text.format(one, two, one),
+            "answer": f" {two}",
+            "foil": f" {one}",
+            "counterfactual": text.format(one, two, two),
+            "counterfactual_answer": f" {one}",
+        }
+        for one, two in zip(names, names[1:] + names[:1], strict=True)
+    ]
+    file = tmp_path / "small.jsonl"
+    file.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    words = ["tasks", "show", str(file), "--model", "zoo:gqa"]
+    data = json.loads(output(capsys, *words, "--n", "all", "--json"))
+    assert [one["split"] for one in data["examples"]] == ["discover"] * 3 + ["evaluate"] * 2
+    assert main([*words, "--discover", "40"]) == 2  # a number that was asked for is kept to
+    assert "Ask for 5 or fewer in all, 'discover' and 'evaluate' together." in capsys.readouterr().err
+
+
 def test_tasks_show_token_by_token(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["tasks", "show", "ioi", "--model", "zoo:gqa", "--discover", "3", "--evaluate", "3", "--n", "2"]
     lines = [line.split() for line in output(capsys, *words, "--tokens").splitlines()]
