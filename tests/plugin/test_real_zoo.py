@@ -68,7 +68,7 @@ def test_the_same_bytes_in_one_process_and_in_two(suite):
     ]
     necessity = data["claims"][1]
     assert necessity["fingerprint"]
-    assert (necessity["n_examples"], necessity["n_controls"]) == (60, 20)
+    assert (necessity["n_examples"], necessity["n_controls"]) == (60, 10)  # decided at the first look
     assert {"acc_base", "acc_circuit", "acc_controls", "controls", "floor"} <= set(necessity["details"])
     assert set(necessity["examples"]["discover"]).isdisjoint(necessity["examples"]["evaluate"])
     assert os.fspath(suite.path) not in one.decode()
