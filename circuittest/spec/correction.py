@@ -101,8 +101,13 @@ def _judged(verdict: Verdict, raw: Sides, adjusted: list[float | None], count: i
         verdict.estimate, confidence=CONFIDENCE, details={**verdict.estimate.details, "correction": details}
     )
     p, opposite = adjusted
-    if verdict.outcome == "invalid" or p is None:
+    if verdict.outcome in ("invalid", "undecided") and p is None:
         return replace(verdict, estimate=estimate)
+    if p is None:
+        reason = (
+            "it has no p-value that Holm's correction could count; judge it in a spec without 'correction'"
+        )
+        return replace(verdict, estimate=estimate, outcome="undecided", reason=reason)
     over = f"after Holm's correction over the {count} claims of the file"
     tail = (1.0 - CONFIDENCE) / 2.0 + 1e-12
     if p <= tail:

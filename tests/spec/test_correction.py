@@ -166,3 +166,14 @@ def test_a_file_that_was_changed_is_judged_anew_on_the_same_lab(spec) -> None:
     assert judge(first, first.claims[0], lab).outcome == "supported"
     again = spec("min: 0.3", "min: 0.8")  # the other claim does not hold any more
     assert judge(again, again.claims[0], lab).outcome == "undecided"
+
+
+@pytest.mark.parametrize("outcome", ["supported", "refuted"])
+def test_a_verdict_without_a_p_value_is_not_decided_uncorrected(outcome: str) -> None:
+    from circuittest.spec.correction import _judged
+    from circuittest.stats import Estimate, Verdict
+
+    verdict = Verdict(Estimate(claim="own", value=1.0), ">=", 0.5, outcome, "by its own rule")  # type: ignore[arg-type]
+    judged = _judged(verdict, (None, None), [None, None], 3)
+    assert judged.outcome == "undecided"
+    assert "no p-value" in judged.reason
