@@ -283,7 +283,7 @@ def _read(text: str, whole: str) -> Feature:
 
 def _written(value: Feature) -> str:
     text = str(value)
-    if isinstance(value, str) and _read(text or "x", text) != value:
+    if isinstance(value, str) and (text != text.strip() or _read(text or "x", text) != value):
         return f"'{text}'"
     return text
 

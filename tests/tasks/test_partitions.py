@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
 from circuittest.errors import TaskError, UsageError
 from circuittest.tasks import Partition
@@ -58,6 +58,8 @@ partitions = st.one_of(
 )
 
 
+@example([Partition.where("a", "==", "0 ")])
+@example([Partition.where("a", "in", [" ", " x"])])
 @given(st.lists(partitions, min_size=1, max_size=3))
 def test_every_partition_is_its_text(found: list[Partition]) -> None:
     whole = found[0]
