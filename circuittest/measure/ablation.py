@@ -7,7 +7,7 @@ rerun, from the clean run's residual. Every set's intervention is proven on its 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,7 +21,14 @@ from circuittest.measure.interventions import Intervention, Parts, check_positio
 from circuittest.measure.metrics import Targets, last_rows, outcomes, undefined
 from circuittest.measure.proof import Ledger, Proof
 from circuittest.measure.sites import Values, sites
-from circuittest.measure.suffix import CleanRun, answer_position_only, can_cut, clean_run, resume
+from circuittest.measure.suffix import (
+    CleanRun,
+    answer_position_only,
+    clean_run,
+    resume,
+    same_heads,
+    shortcuts,
+)
 from circuittest.measure.values import CALIBRATED, Source, check_value, source, zeros
 from circuittest.models.loaded import LoadedModel
 from circuittest.tables import OutcomeTable
@@ -102,10 +109,10 @@ def ablate(
             batch_size=batch_size,
             seed=seed,
         )
-        run = _Run(model, todo, replacing, positions, found)
-        cut = can_cut(model, batches[0].prompts(model.device)[:1])
+        exact = shortcuts(model, batches[0].prompts(model.device)[:1])
+        run = _Run(model, todo, replacing, positions, found, exact.heads)
         for number, batch in enumerate(batches):
-            with answer_position_only(model) if cut and batch.tail == 1 else nullcontext():
+            with answer_position_only(model) if exact.cut and batch.tail == 1 else nullcontext():
                 run.batch(batch, prove=number == 0)
     measures = sorted(set.intersection(*(set(row.values) for row in found.values())))
     measures = [name for name in measures if name not in undefined(items)]
@@ -177,6 +184,7 @@ class _Run:
     source: Source
     positions: str
     found: dict[Parts, _Row]
+    same_heads: bool = False
     ledger: Ledger = field(default_factory=Ledger)
 
     def batch(self, batch: Batch, *, prove: bool) -> None:
@@ -189,7 +197,7 @@ class _Run:
         starts = [min(map(lowest, group)) for group in groups]
         clean: CleanRun | None = None
         if any(starts) or () in self.found:
-            clean = clean_run(model, ids, [start for start in starts if start], batch.tail)
+            clean = clean_run(model, ids, starts, batch.tail)
         if () in self.found and clean is not None:
             self.found[()].put(batch.rows, _on_cpu(outcomes(model, clean.rows, targets)))
         values = self.source.of(batch) if active else Values({})
@@ -218,7 +226,10 @@ class _Run:
         intervention = Intervention(model, group, values, (len(ids), ids.shape[1]), self.positions)
         proof = Proof(intervention, self.ledger)
         stacked = ids.repeat(len(group), 1)
-        with resume(model, start, residual, tuples=clean is not None and clean.tuples):
+        with ExitStack() as stack:
+            stack.enter_context(resume(model, start, residual, tuples=clean is not None and clean.tuples))
+            if clean is not None and self.same_heads:
+                stack.enter_context(same_heads(model, start, clean.heads[start].repeat(len(group), 1, 1)))
             if not prove:
                 with intervention.applied():
                     return last_rows(model.trunk(stacked, use_cache=False).last_hidden_state, tail)

@@ -24,7 +24,7 @@ from circuittest.measure.replaced import VALUES, Replaced, writes
 from circuittest.measure.rewiring import Rewired
 from circuittest.measure.rewiring_proof import Proof
 from circuittest.measure.slots import Slots, slots_of
-from circuittest.measure.suffix import can_cut, clean_run, resume
+from circuittest.measure.suffix import clean_run, resume, shortcuts
 from circuittest.measure.trace import Place
 from circuittest.measure.wires import Wires, masks, places
 from circuittest.models.loaded import LoadedModel
@@ -166,7 +166,7 @@ class _Runs:
     def tuples(self) -> bool:
         """Do the blocks return tuples? Asked where passes resume, which is tried first."""
         ids = torch.zeros((1, 2), dtype=torch.long, device=self.model.device)
-        can_cut(self.model, ids)
+        shortcuts(self.model, ids)
         return clean_run(self.model, ids, ()).tuples
 
     def _run(

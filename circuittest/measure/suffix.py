@@ -1,13 +1,14 @@
 """Rerunning only the blocks from some layer on: what comes before an intervention is the clean run's.
 
 Masks, position ids and rotary tables are the architecture's own business, so the trunk itself is run, with the
-early blocks replaced: they pass their input on, and the last of them returns the cached residual.
+early blocks replaced: they pass their input on, and the last of them returns the cached residual. In the first block
+that is rerun the heads, too, are still the clean run's: only the output projection of its attention is run again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 
 from circuittest.errors import InterventionError
 from circuittest.measure.metrics import last_rows
-from circuittest.models.hooks import hooks, on_input
+from circuittest.models.hooks import hooks, instead, on_input
 from circuittest.models.loaded import LoadedModel
 
 
@@ -30,12 +31,15 @@ class CleanRun:
         The trunk's output at the last position [batch, width], of several last ones [batch, tail, width].
     residuals:
         Layer → input of that block [batch, length, width], for the layers asked for.
+    heads:
+        Layer → input of its attention's output projection [batch, length, heads · size], for the same layers.
     tuples:
         True where the blocks return tuples.
     """
 
     rows: Tensor
     residuals: dict[int, Tensor]
+    heads: dict[int, Tensor]
     tuples: bool
 
 
@@ -43,29 +47,31 @@ class CleanRun:
 def clean_run(model: LoadedModel, ids: Tensor, layers: Iterable[int], tail: int = 1) -> CleanRun:
     """Run the untouched model on ids [batch, length]; keep the last rows and the residual before some layers."""
     residuals: dict[int, Tensor] = {}
+    heads: dict[int, Tensor] = {}
     tuples: list[bool] = []
 
-    def keep(layer: int) -> Any:
+    def keep(where: dict[int, Tensor], layer: int) -> Any:
         def hook(tensor: Tensor) -> None:
-            residuals[layer] = tensor
+            where[layer] = tensor
 
         return hook
 
     wanted = sorted(set(layers))
     with ExitStack() as stack:
         for layer in wanted:
-            stack.enter_context(on_input(model.blocks[layer].block, keep(layer)))
+            stack.enter_context(on_input(model.blocks[layer].block, keep(residuals, layer)))
+            stack.enter_context(on_input(model.blocks[layer].out, keep(heads, layer)))
         look = lambda _module, _args, output: tuples.append(isinstance(output, tuple))
         stack.enter_context(hooks(model.blocks[0].block.register_forward_hook(look)))
         rows = last_rows(model.trunk(ids, use_cache=False).last_hidden_state, tail)
-    missing = [layer for layer in wanted if layer not in residuals]
+    missing = [layer for layer in wanted if layer not in residuals or layer not in heads]
     if missing or len(tuples) != 1:
         raise InterventionError(
             f"block L{missing[0] if missing else 0} did not run once in a forward pass",
             "its hook did not fire once",
             "check the adapter's path to the blocks",
         )
-    return CleanRun(rows, residuals, tuples[0])
+    return CleanRun(rows, residuals, heads, tuples[0])
 
 
 @contextmanager
@@ -100,6 +106,21 @@ def _stand_in(residual: Tensor | None, tuples: bool) -> Any:
 
 
 @contextmanager
+def same_heads(model: LoadedModel, layer: int, heads: Tensor) -> Iterator[None]:
+    """Within a `with` block, the attention of block `layer` is its output projection of these heads alone.
+
+    heads: [batch, length, heads · size], what the projection was given where nothing before it was changed.
+    """
+    block = model.blocks[layer]
+
+    def forward(_own: Any, *_: Any, **__: Any) -> Any:
+        return block.out(heads), None  # attention modules give their weights beside
+
+    with instead(block.attention, forward):
+        yield
+
+
+@contextmanager
 def answer_position_only(model: LoadedModel) -> Iterator[None]:
     """Within a `with` block, output projection and MLP of the last block see the last position alone.
 
@@ -112,9 +133,25 @@ def answer_position_only(model: LoadedModel) -> Iterator[None]:
         yield
 
 
+@dataclass(frozen=True)
+class Shortcuts:
+    """Which shortcuts are exact for an architecture.
+
+    Attributes
+    ----------
+    cut:
+        `answer_position_only`.
+    heads:
+        `same_heads`.
+    """
+
+    cut: bool
+    heads: bool
+
+
 @torch.no_grad()
-def can_cut(model: LoadedModel, ids: Tensor) -> bool:
-    """Try both shortcuts on ids [batch, length]: is `answer_position_only` exact for this architecture?
+def shortcuts(model: LoadedModel, ids: Tensor) -> Shortcuts:
+    """Try the shortcuts on ids [batch, length], in the last block.
 
     Raises InterventionError where resuming at the last block does not give the whole run's output.
     """
@@ -126,22 +163,28 @@ def can_cut(model: LoadedModel, ids: Tensor) -> bool:
             "activations overflow, or weights are wrong",
             "run in float32, or choose another checkpoint",
         )
-
-    def resumed() -> Tensor:
-        with resume(model, layer, run.residuals[layer], tuples=run.tuples):
-            return last_rows(model.trunk(ids, use_cache=False).last_hidden_state)
-
     tolerance = 64 * float(run.rows.abs().max()) * torch.finfo(run.rows.dtype).eps
-    agrees = lambda rows: torch.allclose(rows, run.rows, rtol=0.0, atol=tolerance)
-    try:
-        with answer_position_only(model):
-            exact = agrees(resumed())
-    except (RuntimeError, ValueError, TypeError):
-        exact = False  # such a block needs all positions
-    if not exact and not agrees(resumed()):
+
+    def agrees(shortcut: AbstractContextManager[None]) -> bool:
+        with shortcut, resume(model, layer, run.residuals[layer], tuples=run.tuples):
+            rows = last_rows(model.trunk(ids, use_cache=False).last_hidden_state)
+        return torch.allclose(rows, run.rows, rtol=0.0, atol=tolerance)
+
+    def exact(shortcut: AbstractContextManager[None]) -> bool:
+        try:
+            return agrees(shortcut)
+        except (RuntimeError, ValueError, TypeError):
+            return False  # such a block needs all positions, or its attention does more
+
+    alike = len({type(block.attention).__name__ for block in model.blocks}) == 1
+    found = Shortcuts(
+        cut=exact(answer_position_only(model)),
+        heads=alike and exact(same_heads(model, layer, run.heads[layer])),
+    )
+    if not found.cut and not found.heads and not agrees(nullcontext()):
         raise InterventionError(
             f"a run resumed at layer L{layer} differs from the whole run",
             "something other than the residual passes between the blocks",
             "this architecture needs an adapter of its own",
         )
-    return exact
+    return found

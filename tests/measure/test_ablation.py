@@ -13,7 +13,7 @@ import torch
 from circuittest.errors import InterventionError, UnitError, UsageError
 from circuittest.measure import ablation, suffix
 from circuittest.measure.ablation import ablate, canary
-from circuittest.measure.suffix import can_cut, clean_run, resume
+from circuittest.measure.suffix import Shortcuts, clean_run, resume, shortcuts
 from circuittest.models.hooks import count
 from circuittest.models.loaded import LoadedModel
 from circuittest.tables import OutcomeTable
@@ -27,6 +27,8 @@ VARIANTS = {
     "llama-tied": ("llama", {"tie_word_embeddings": True}),
     "llama-mqa": ("llama", {"num_key_value_heads": 1}),
 }
+#: Their attention modules add the residual themselves.
+ADD_IN_ATTENTION = ("bloom",)
 SETS = tuple(
     tuple(Unit.parse(text) for text in texts.split())
     for texts in (
@@ -173,11 +175,13 @@ def test_a_wrong_residual_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("variant", tiny.marked(VARIANTS))
-def test_the_last_block_needs_the_last_position_only(variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_shortcuts_change_nothing(variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model, items = model_of(variant), random_items(5)
-    assert can_cut(model, tiny.tokens(1, 7))
+    found = shortcuts(model, tiny.tokens(1, 7))
+    assert found.cut
+    assert found.heads == (variant not in ADD_IN_ATTENTION)
     short = ablate(model, items, SETS)
-    monkeypatch.setattr(ablation, "can_cut", lambda *_: False)
+    monkeypatch.setattr(ablation, "shortcuts", lambda *_: Shortcuts(cut=False, heads=False))
     whole = ablate(model, items, SETS)
     for row in range(len(SETS)):
         assert_equal(short, row, whole, row)
@@ -196,8 +200,22 @@ def test_blocks_that_need_all_positions_get_them() -> None:
 
     mlp.forward = flat
     model = tiny.wrap(module)
-    assert not can_cut(model, tiny.tokens(1, 7))
+    assert not shortcuts(model, tiny.tokens(1, 7)).cut
     found = ablate(model, random_items(3), SETS)
+    for row in range(len(SETS)):
+        assert_equal(found, row, expected, row)
+
+
+def test_attention_that_does_more_is_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = tiny.build("llama", dtype=torch.float64)
+    attention = module.model.layers[2].self_attn
+    plain = attention.forward
+    attention.forward = lambda *args, **kwargs: (1.5 * plain(*args, **kwargs)[0], None)
+    model = tiny.wrap(module)
+    assert not shortcuts(model, tiny.tokens(1, 7)).heads
+    found = ablate(model, random_items(3), SETS)
+    monkeypatch.setattr(ablation, "shortcuts", lambda *_: Shortcuts(cut=False, heads=False))
+    expected = ablate(model, random_items(3), SETS)
     for row in range(len(SETS)):
         assert_equal(found, row, expected, row)
 
