@@ -6,6 +6,8 @@ A partition is a cross of terms, joined by ``*``::
     template * order          one block per combination
     sum >= 10                 two blocks: the predicate holds, or not
     template in 0, 1          the same for a set of values
+    sum == 3 & carry == true vs sum == 12
+                              two subtasks; examples of neither are left out
     random:2:7                two random blocks of equal size, seed 7
 
 `str(partition)` is that text again, so partitions stand in spec files and verdict records as they are.
@@ -32,10 +34,16 @@ from circuittest.tasks.base import Feature
 #: Smaller blocks are left out: a quarter of a block must still be a mean of several examples.
 MIN_SIZE = 20
 
-_HOW = 'write a feature ("template"), a predicate ("sum >= 10", "template in 0, 1") or "random:2:0", crossed by " * "'
+_HOW = (
+    'write a feature ("template"), a predicate ("sum >= 10", "template in 0, 1"), two subtasks '
+    '("sum == 3 vs sum == 12") or "random:2:0", crossed by " * "'
+)
 _NAME = r"[A-Za-z_][\w.\-]*"
 _PREDICATE = re.compile(rf"({_NAME})\s*(==|!=|>=|<=|>|<|\bin\b)(?!=)\s*(\S.*)")
 _RANDOM = re.compile(r"random:(\d+)(?::(\d+))?")
+_MARKS = re.compile(r"&|(^|\s)vs(\s|$)")
+#: Between two subtasks, and between the predicates of one, outside of quotes.
+_VS, _AND = (re.compile(rf"{mark}(?=(?:[^']*'[^']*')*[^']*$)") for mark in (r"\s+vs\s+", r"\s*&\s*"))
 _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq,
     "!=": operator.ne,
@@ -112,7 +120,36 @@ class AtRandom:
         return [f"random {place % self.blocks}" for place in np.argsort(order)]
 
 
-Term = ByFeature | Where | AtRandom
+@dataclass(frozen=True, slots=True)
+class Versus:
+    """Two subtasks, each the examples for which some predicates hold; examples of neither are in no block."""
+
+    one: tuple[Where, ...]
+    two: tuple[Where, ...]
+
+    def __str__(self) -> str:
+        return " vs ".join(" & ".join(map(str, side)) for side in (self.one, self.two))
+
+    def labels(self, items: Sequence[Featured]) -> list[str | None]:
+        """The predicates of each item's subtask, None for neither. Raises TaskError for an example that is in both."""
+        found: list[str | None] = [None] * len(items)
+        for side in (self.one, self.two):
+            label = " & ".join(map(str, side))
+            columns = [where.labels(items) for where in side]
+            for place, row in enumerate(zip(*columns, strict=True)):
+                if any(text != str(where) for text, where in zip(row, side, strict=True)):
+                    continue
+                if found[place] is not None:
+                    raise TaskError(
+                        f"the subtasks of {str(self)!r} share examples",
+                        "what is in both makes them alike",
+                        "write predicates that exclude each other",
+                    )
+                found[place] = label
+        return found
+
+
+Term = ByFeature | Where | AtRandom | Versus
 
 
 @dataclass(frozen=True)
@@ -126,7 +163,7 @@ class Blocks:
     positions:
         For each block, which of the examples it holds, ascending; `n` each.
     sizes:
-        Examples of every block before it was cut to `n`, blocks left out included.
+        Examples of every block before it was cut to `n`, blocks left out included, examples of no block not.
     left_out:
         Labels of the blocks with too few examples.
     """
@@ -197,6 +234,17 @@ class Partition:
         return cls((Where(name, op, values if op == "in" else values[0]),))
 
     @classmethod
+    def versus(cls, one: Mapping[str, Feature], two: Mapping[str, Feature]) -> Partition:
+        """Two subtasks by the values of features: ``versus({"sum": 3}, {"sum": 12})``. Raises UsageError."""
+        sides = []
+        for side in (one, two):
+            terms = [cls.where(name, "==", value).terms[0] for name, value in side.items()]
+            sides.append(tuple(term for term in terms if isinstance(term, Where)))
+        if not all(sides) or sides[0] == sides[1]:
+            raise UsageError("a pair needs two different subtasks, each with a feature", "", _HOW)
+        return cls((Versus(*sides),))
+
+    @classmethod
     def random(cls, blocks: int = 2, seed: int = 0) -> Partition:
         """Random blocks of equal size. Raises UsageError for fewer than two."""
         return cls((_at_random(blocks, seed),))
@@ -209,6 +257,14 @@ class Partition:
 
     def __repr__(self) -> str:
         return f"Partition.parse({str(self)!r})"
+
+    def labels(self, items: Sequence[Featured]) -> list[str | None]:
+        """The block of each item, None for items that are in none. Raises TaskError as `resolve`."""
+        columns = [term.labels(items) for term in self.terms]
+        return [
+            None if None in parts else ", ".join(str(part) for part in parts)
+            for parts in zip(*columns, strict=True)
+        ]
 
     def resolve(
         self, items: Sequence[Featured], *, n: int | None = None, min_size: int = MIN_SIZE, seed: int = 0
@@ -227,16 +283,15 @@ class Partition:
         Raises
         ------
         TaskError
-            Where an example has no such feature.
+            Where an example has no such feature, and where an example is in both of two subtasks.
         UsageError
             For sizes that make no sense.
         """
         least = min_size if n is None else n
         if isinstance(least, bool) or not isinstance(least, int) or least < 1:
             raise UsageError(f"blocks of {least!r} examples", "a block has at least one", "say 50")
-        columns = [term.labels(items) for term in self.terms]
-        labels = [", ".join(parts) for parts in zip(*columns, strict=True)]
-        sizes = dict(sorted(Counter(labels).items()))
+        labels = self.labels(items)
+        sizes = dict(sorted(Counter(label for label in labels if label is not None).items()))
         kept = [label for label in sizes if sizes[label] >= least]
         size = n or min((sizes[label] for label in kept), default=0)
         rng = np.random.Generator(np.random.PCG64(seed))
@@ -263,6 +318,12 @@ def _term(text: str, whole: str) -> Term:
         return _at_random(int(found[1]), int(found[2] or 0))
     if re.fullmatch(_NAME, text):
         return ByFeature(text)
+    if len(sides := _VS.split(text)) > 1:
+        made = [tuple(_term(part.strip(), whole) for part in _AND.split(side)) for side in sides]
+        predicates = [tuple(term for term in side if isinstance(term, Where)) for side in made]
+        if len(made) == 2 and predicates == made:
+            return Versus(*predicates)
+        raise UsageError(f"{whole!r} is no partition", f"{text!r} does not compare two subtasks", _HOW)
     if found := _PREDICATE.fullmatch(text):
         name, op, written = found.groups()
         values = [_read(part.strip(), whole) for part in written.split(",")] if op == "in" else []
@@ -276,6 +337,9 @@ def _read(text: str, whole: str) -> Feature:
         raise UsageError(f"{whole!r} is no partition", "a value is missing", _HOW)
     if len(text) > 1 and text[0] == text[-1] == "'":
         return text[1:-1]
+    if "&" in text:
+        do = "put a value that holds & into ' quotes; to cross predicates write *"
+        raise UsageError(f"{whole!r} is no partition", "& stands between the predicates of two subtasks", do)
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
     return int(text) if re.fullmatch(r"[+-]?\d+", text) else text
@@ -283,7 +347,9 @@ def _read(text: str, whole: str) -> Feature:
 
 def _written(value: Feature) -> str:
     text = str(value)
-    if isinstance(value, str) and (text != text.strip() or _read(text or "x", text) != value):
+    if isinstance(value, str) and (
+        text != text.strip() or _MARKS.search(text) or _read(text or "x", text) != value
+    ):
         return f"'{text}'"
     return text
 

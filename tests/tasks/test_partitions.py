@@ -143,3 +143,46 @@ def test_features_that_examples_lack_are_refused() -> None:
     for size in (0, -1, True, 2.5):
         with pytest.raises(UsageError, match="at least one"):
             Partition.parse("template").resolve(ROWS, n=size)  # type: ignore[arg-type]
+
+
+def test_two_subtasks_leave_out_the_examples_of_neither() -> None:
+    pair = Partition.parse("template == 0 & order == ABBA vs template == 1 & order == BABA")
+    assert pair == Partition.versus(
+        {"template": 0, "order": "ABBA"}, {"template": 1, "order": "BABA"}
+    ) == Partition.parse(str(pair))  # fmt: skip
+    blocks = pair.resolve(ROWS, min_size=5)
+    assert blocks.labels == ("template == 0 & order == ABBA", "template == 1 & order == BABA")
+    assert [set(p % 6) for p in blocks.positions] == [{3}, {4}]
+    assert sum(blocks.sizes.values()) == 20
+    crossed = Partition.parse("template == 0 vs template == 1 * order").resolve(ROWS, min_size=5)
+    assert [label.partition(", ")[2] for label in crossed.labels] == ["order=ABBA", "order=BABA"] * 2
+
+
+@given(
+    st.dictionaries(names, values, min_size=1, max_size=2),
+    st.dictionaries(names, values, min_size=1, max_size=2),
+)
+@example({"a": "b vs c"}, {"a": "R&B"})
+@example({"a": "vs"}, {"a": "b vs"})
+def test_pairs_survive_their_text(one: dict[str, Any], two: dict[str, Any]) -> None:
+    try:
+        pair = Partition.versus(one, two)
+    except UsageError as error:
+        assert "two different subtasks" in str(error)
+        return
+    assert Partition.parse(str(pair)) == pair
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("template == 0 vs carry == true", "share examples"),
+        ("template == 0 vs order", "does not compare two subtasks"),
+        ("sum == 1 vs sum == 2 vs sum == 3", "does not compare two subtasks"),
+        ("template == 0 & carry == true", "& stands between the predicates"),
+        ("template == 0 & vs sum == 3", "cannot be read"),
+    ],
+)
+def test_pairs_that_mean_nothing(text: str, why: str) -> None:
+    with pytest.raises((UsageError, TaskError), match=why):
+        Partition.parse(text).resolve(ROWS, min_size=1)
