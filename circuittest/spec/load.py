@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from circuittest.circuit import Circuit
+from circuittest.claims.groups import Group, referenced, split
 from circuittest.errors import CircuittestError, SpecError, UnitError, UsageError, did_you_mean
 from circuittest.lock import Lock, lock_path
 from circuittest.spec.lock import asked
@@ -22,7 +23,9 @@ from circuittest.spec.schema import (
     Spec,
     TaskModel,
     UnitsCircuit,
+    group_options,
     options_model,
+    spelled,
     takes,
 )
 from circuittest.spec.yaml import Document, Path_, read_yaml
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from circuittest.claims import ClaimKind
 
 _GROUP = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+_LOOKS_LIKE_ID = re.compile(r"L\d|embed|logits")
 
 
 def load_spec(path: str | Path, *, name: str | None = None, locked: bool = True) -> Spec:
@@ -150,6 +154,10 @@ def _group(document: Document, group: str) -> Circuit:
         raise document.error(
             path, f"{group!r} cannot name a group", why, "use letters, digits, _ and -", key=True
         )
+    if group in ("embed", "logits"):
+        raise document.error(
+            path, f"{group!r} cannot name a group", "it is a unit", "use another name", key=True
+        )
     return _members(document, path, name=group)
 
 
@@ -223,7 +231,13 @@ def _claim(
     if kind.takes_circuit and options.of is None and not has_circuit:
         do = "add 'circuit' to the spec, or 'of' to the claim"
         raise document.error(path, f"{label} is about no circuit", "the spec gives none", do, key=True)
-    chosen = options.id or (claim if options.of is None else f"{claim}[{options.of}]")
+    own = options.model_dump(include=options.model_fields_set - set(ClaimModel.model_fields))
+    named = [options.of] if options.of else []
+    for name in group_options(kind.function):
+        if own.get(name) is not None:
+            named += [own[name]] if isinstance(own[name], str) else []
+            own[name] = _reference(document, (*path, spelled(name)), own[name], groups)
+    chosen = options.id or (f"{claim}[{','.join(named)}]" if named else claim)
     for other in earlier:
         if other.id == chosen:
             at: Path_ = (*path, "id") if options.id else path
@@ -235,8 +249,24 @@ def _claim(
                 "give this claim an 'id' of its own",
                 key=not options.id,
             )
-    own = options.model_dump(include=options.model_fields_set - set(ClaimModel.model_fields))
     return ClaimSpec(chosen, claim, own, op, threshold, options.of, line, column, index)
+
+
+def _reference(document: Document, path: Path_, given: Any, groups: Mapping[str, Circuit]) -> Group:
+    """The group that an option names; the place of a wrong id is known."""
+    many = isinstance(given, list)
+    try:
+        for index, text in enumerate(given if many else ()):
+            path = (*path[:4], index)
+            referenced([text], {})
+        return referenced(given, groups)
+    except (UnitError, UsageError) as error:
+        text = given[path[4]] if many else given
+        bare, _ = split(text)
+        if bare not in groups and not _LOOKS_LIKE_ID.match(text):
+            known = did_you_mean(bare, groups) if groups else "add it under 'groups', or list unit ids"
+            raise document.error(path, f"no group {bare!r}", "it is no unit id either", known) from None
+        raise document.error(path, error.what, error.why, error.do) from None
 
 
 def _threshold(
@@ -281,4 +311,12 @@ def _places(document: Document, groups: Mapping[str, Circuit]) -> dict[str, tupl
     for group in groups:
         for index, text in enumerate(document.data["groups"][group]):
             places[f"{group}:{text}"] = document.place(("groups", group, index))
+    for number, entry in enumerate(document.data["claims"]):
+        for claim, options in entry.items():
+            for option, value in options.items():
+                at = ("claims", number, claim, option)
+                if isinstance(value, str):
+                    places[f"{number}.{option}:{value}"] = document.place(at)
+                for index, text in enumerate(value if isinstance(value, list) else ()):
+                    places[f"{number}.{option}:{text}"] = document.place((*at, index))
     return places

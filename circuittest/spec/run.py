@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from circuittest.circuit import Circuit
+from circuittest.claims.groups import Group, split
 from circuittest.errors import CircuitError, CircuittestError, SpecError, TaskError, UnitError, UsageError
 from circuittest.lock import Lock, lock_path
 from circuittest.spec.lock import check_lock
-from circuittest.spec.schema import ClaimSpec, Spec, compares
+from circuittest.spec.schema import ClaimSpec, Spec, compares, spelled
 
 
 def judge(spec: Spec, claim: ClaimSpec, lab: Any) -> Any:
@@ -56,6 +57,9 @@ def _alone(spec: Spec, claim: ClaimSpec, lab: Any, **level: float) -> Any:
         check_lock(spec, spec.lock, lab)
     circuit = _circuit_of(spec, claim, lab) if kind.takes_circuit else None
     options = dict(claim.options)
+    for name, value in options.items():
+        if isinstance(value, Group):
+            _check_group(spec, claim, lab, name, value)
     if compares(kind.function):
         options["baseline"] = _baseline(spec, claim)
     try:
@@ -125,6 +129,17 @@ def _check_members(spec: Spec, circuit: Circuit, lab: Any, place: str) -> None:
         except UnitError as error:
             key = f"{place}:{member}"
             _at(spec, key if key in spec.places else place, error)
+
+
+def _check_group(spec: Spec, claim: ClaimSpec, lab: Any, option: str, group: Group) -> None:
+    """Refuse the first unit of a group that the model lacks where the file names it."""
+    for member in group.members:
+        try:
+            lab.layout.check([member.unit])
+        except UnitError as error:
+            name = split(group.name)[0]
+            keys = (f"{name}:{member.unit}", f"{claim.index}.{spelled(option)}:{member}")
+            _at(spec, next((key for key in keys if key in spec.places), keys[0]), error)
 
 
 def _at(spec: Spec, key: str, error: CircuittestError) -> NoReturn:

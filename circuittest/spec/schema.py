@@ -11,12 +11,13 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, create_model
 
 from circuittest.circuit import Circuit
 from circuittest.claims import RESERVED
+from circuittest.claims.groups import Group
 from circuittest.lock import Lock
 from circuittest.tasks.names import posed_name
 
@@ -135,7 +136,7 @@ class ClaimSpec:
     id:
         Unique in its file: ``necessity``, ``necessity[name_movers]``, or what the file says.
     claim, options:
-        The registered claim and the options of its function that the file sets.
+        The registered claim and the options of its function that the file sets; groups that they name are `Group`s.
     op, threshold:
         The comparison; with the op "is" the threshold is the name of an outcome. Both None for a claim that brings its
         own rule.
@@ -184,7 +185,7 @@ class Spec:
         ``circuit: rediscover``: find the locked circuit's like on the model at hand, and judge that one.
     places:
         (line, column) of what can still be wrong once a model is there: ``model``, ``task``, ``circuit``, and
-        ``circuit:ID`` or ``GROUP:ID`` for unit ids.
+        ``circuit:ID``, ``GROUP:ID`` or ``INDEX.OPTION:ID`` for unit ids.
     """
 
     path: Path
@@ -213,8 +214,26 @@ def options_model(name: str, function: Callable[..., Any]) -> type[ClaimModel]:
     fields: dict[str, Any] = {}
     for option in options:
         default = ... if option.default is option.empty else option.default
-        fields[option.name] = (types.get(option.name, Any), default)
+        hint = types.get(option.name, Any)
+        if _is_group(hint):
+            hint = Word | Ids | (None if default is None else Word)
+        fields[option.name] = (hint, Field(default, alias=spelled(option.name)))
     return create_model(f"{name} claim", __base__=ClaimModel, **fields)
+
+
+def spelled(option: str) -> str:
+    """How files write an option: without the underscore that keeps it from being a word of Python (``from_``)."""
+    return option.rstrip("_")
+
+
+def group_options(function: Callable[..., Any]) -> tuple[str, ...]:
+    """The options of a claim function that name groups of units."""
+    names = [p.name for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    return tuple(name for name, hint in _types(function, names).items() if _is_group(hint))
+
+
+def _is_group(hint: Any) -> bool:
+    return hint is Group or Group in get_args(hint)
 
 
 def takes(function: Callable[..., Any], option: str) -> bool:
