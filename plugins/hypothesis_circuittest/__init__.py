@@ -6,7 +6,8 @@
     @given(layouts().flatmap(circuits))
     def test_something(circuit): ...
 
-The strategies are imported on first use; importing `hypothesis` alone imports nothing of this package.
+The strategies are imported on first use; importing `hypothesis` alone imports nothing of this package. There is a
+settings profile, too: `hypothesis_circuittest.profile`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hypothesis_circuittest.strategies import circuits, control_sets, edges, layouts, unit_sets
-    from hypothesis_circuittest.tasks import examples, prompts, subtask_partitions
+    from hypothesis_circuittest.tasks import examples, prompts, subtask_pairs, subtask_partitions, subtasks
 
 __all__ = [
     "circuits",
@@ -24,7 +25,9 @@ __all__ = [
     "examples",
     "layouts",
     "prompts",
+    "subtask_pairs",
     "subtask_partitions",
+    "subtasks",
     "unit_sets",
 ]
 

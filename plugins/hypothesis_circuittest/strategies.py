@@ -10,6 +10,7 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 from circuittest.circuit import Circuit
 from circuittest.controls import strata
 from circuittest.units import Edge, Layout, Unit
+from hypothesis_circuittest import profile as profile  # registers it
 
 
 @st.composite

@@ -1,4 +1,4 @@
-"""Strategies over the examples of a task: partitions into subtasks, examples, prompts."""
+"""Strategies over the examples of a task: partitions, subtasks and pairs of them, examples, prompts."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from hypothesis import strategies as st
-from hypothesis.strategies import SearchStrategy
+from hypothesis.strategies import DrawFn, SearchStrategy
 
 from circuittest.errors import TaskError, UsageError
 from circuittest.tasks import Example, Partition, Task, as_task
 from circuittest.tasks.partitions import MIN_SIZE
+from hypothesis_circuittest import profile as profile  # registers it
 
 if TYPE_CHECKING:
     from circuittest.lab import Lab
@@ -67,20 +68,10 @@ def subtask_partitions(
     UsageError
         For bounds out of range.
     """
-    for what, value, low, high in (
-        ("min_size", min_size, 1, None),
-        ("max_blocks", max_blocks, 2, None),
-        ("max_terms", max_terms, 1, 2),
-    ):
-        if isinstance(value, bool) or not isinstance(value, int) or value < low or (high and value > high):
-            raise UsageError(
-                f"{what} is {value!r}", f"it is at least {low}" + (f", at most {high}" if high else "")
-            )
-    items: Sequence[Any] = (
-        _examples(task, count, seed)
-        if isinstance(task, (str, Task))
-        else (*task.data.discover, *task.data.evaluate)
+    _within(
+        ("min_size", min_size, 1, None), ("max_blocks", max_blocks, 2, None), ("max_terms", max_terms, 1, 2)
     )
+    items = _items(task, count, seed)
     found = list(_partitions(items, min_size, max_blocks, max_terms))
     if not found:
         features = sorted(set().union(*(item.features for item in items)))
@@ -90,6 +81,114 @@ def subtask_partitions(
             "ask for smaller blocks or more examples, or give the examples features",
         )
     return st.sampled_from(found)
+
+
+def subtasks(
+    task: str | Task | Lab,
+    *,
+    min_size: int = MIN_SIZE,
+    max_features: int = 2,
+    count: int = EXAMPLES,
+    seed: int = 0,
+) -> SearchStrategy[str]:
+    """Subtasks of a task as predicates for `Lab.where`: "template == 0", "template == 0 * order == ABBA".
+
+    Every one has at least `min_size` examples. Options and errors as for `subtask_partitions`; `max_features`: how many
+    features are fixed at most, 1 or more. Shrinks towards one feature, the first in the alphabet, its first value.
+    """
+    cells = _cells(task, 1, min_size, max_features, count, seed)
+    return st.sampled_from(
+        [
+            " * ".join(str(Partition.where(name, "==", cell[name])) for name in cell)
+            for some in cells
+            for cell in some
+        ]
+    )
+
+
+@st.composite
+def _pairs(draw: DrawFn, cells: list[list[dict[str, Any]]]) -> Partition:
+    chosen = cells[draw(st.integers(0, len(cells) - 1))]
+    one = draw(st.integers(0, len(chosen) - 2))
+    return Partition.versus(chosen[one], chosen[draw(st.integers(one + 1, len(chosen) - 1))])
+
+
+def subtask_pairs(
+    task: str | Task | Lab,
+    *,
+    min_size: int = MIN_SIZE,
+    max_features: int = 2,
+    count: int = EXAMPLES,
+    seed: int = 0,
+) -> SearchStrategy[Partition]:
+    """Two subtasks of a task that differ in the values of the same features: "template == 0 vs template == 3".
+
+    As `subtasks`. A search for a pair on which a claim fails ends at the pair with the fewest features. Compare all of
+    them with one number of examples, ``lab.stability(pair, n=min_size)``: fewer would make any pair less alike.
+    """
+    return _pairs(_cells(task, 2, min_size, max_features, count, seed))
+
+
+def _cells(
+    task: str | Task | Lab, least: int, min_size: int, max_features: int, count: int, seed: int
+) -> list[list[dict[str, Any]]]:
+    """For each set of features, fewest first, the combinations of values with enough examples, sorted.
+
+    Sets with fewer than `least` such combinations are left out, and those of more features that cut out nothing new.
+    """
+    _within(("min_size", min_size, 1, None), ("max_features", max_features, 1, None))
+    items = _items(task, count, seed)
+    names = sorted(set.intersection(*(set(item.features) for item in items)))
+    found: list[list[dict[str, Any]]] = []
+    seen: set[tuple[int, ...]] = set()
+    for size in range(1, max_features + 1):
+        for chosen in combinations(names, size):
+            rows: dict[tuple[Any, ...], list[int]] = {}
+            for place, item in enumerate(items):
+                rows.setdefault(tuple(item.features[name] for name in chosen), []).append(place)
+            large = {
+                values: tuple(places)
+                for values, places in rows.items()
+                if len(places) >= min_size and all(map(_writable, chosen, values))
+            }
+            fresh = [
+                v for v in sorted(large, key=lambda v: [(str(type(x)), x) for x in v]) if large[v] not in seen
+            ]
+            if len(fresh) >= least:
+                found.append([dict(zip(chosen, values, strict=True)) for values in fresh])
+                seen.update(large[values] for values in fresh)
+    if not found:
+        raise TaskError(
+            f"no subtask of these {len(items)} examples has {min_size} of them"
+            if least == 1
+            else f"no two subtasks of these {len(items)} examples have {min_size} of them each",
+            f"their features are {', '.join(names) or 'none'}",
+            "ask for smaller subtasks or more examples, or give the examples features",
+        )
+    return found
+
+
+def _writable(name: str, value: Any) -> bool:
+    """Can a predicate hold this value of a feature?"""
+    try:
+        Partition.where(name, "==", value)
+    except UsageError:
+        return False
+    return True
+
+
+def _within(*bounds: tuple[str, Any, int, int | None]) -> None:
+    """Raise UsageError for an option that is no whole number within its bounds."""
+    for what, value, low, high in bounds:
+        if isinstance(value, bool) or not isinstance(value, int) or value < low or (high and value > high):
+            why = f"it is at least {low}" + (f", at most {high}" if high else "")
+            raise UsageError(f"{what} is {value!r}", why)
+
+
+def _items(task: str | Task | Lab, count: int, seed: int) -> Sequence[Any]:
+    if isinstance(task, (str, Task)):
+        return _examples(task, count, seed)
+    return (*task.data.discover, *task.data.evaluate)
 
 
 def _examples(task: str | Task, count: int, seed: int) -> list[Example]:
@@ -124,10 +223,8 @@ def _terms(items: Sequence[Any]) -> Iterator[Partition]:
         numbers = all(isinstance(v, int) and not isinstance(v, bool) for v in values)
         if len(values) > 2:
             for value in values[1:] if numbers else values:
-                try:
+                if _writable(name, value):
                     yield Partition.where(name, ">=" if numbers else "==", value)
-                except UsageError:
-                    continue  # a text that a predicate cannot hold
 
 
 def _codes(partition: Partition, items: Sequence[Any]) -> np.ndarray[Any, np.dtype[np.intp]]:

@@ -5,6 +5,8 @@ A search finds something: among many draws one looks bad by chance. So claims th
 
 - A draw on which the claim is refuted is Hypothesis's counterexample, shrunk as usual. It counts only if the evaluation
   examples, which had no part in the search, refute it again; otherwise the test is undecided.
+- Hypothesis is told how far each draw is on the wrong side of the threshold (`hypothesis.target`), and so looks where
+  the claim is weakest.
 - An undecided draw is counted and passed over. Where no draw is refuted, "all of these draws" is judged with bounds
   that hold for all of them at once; only a supported one makes the test green.
 
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from functools import wraps
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -61,8 +64,22 @@ class Draws:
             finally:
                 for verdict in self.last:
                     self.claims.setdefault(self.key(verdict), []).append(verdict)
+                self.steer()
 
         return once
+
+    def steer(self) -> None:
+        """Tell Hypothesis how far this draw is on the wrong side: it climbs towards draws that fail."""
+        from hypothesis import target
+
+        told = set()
+        for verdict in self.last:
+            value = verdict.estimate.value
+            if value is None or isinstance(verdict.threshold, str) or (key := self.key(verdict)) in told:
+                continue
+            told.add(key)
+            beyond = value - verdict.threshold
+            target(-beyond if verdict.op in (">=", ">") else beyond, label=" ".join(map(str, key)))
 
     def counts(self, verdicts: list[Verdict]) -> str:
         """ "stability > 0.6 in 40 draws: 31 supported, 9 undecided"."""
@@ -89,6 +106,12 @@ class Draws:
         if verdict is None or verdict.outcome != "refuted" or (again := self.together([verdict])) is None:
             return None
         return self.counts(self.claims[self.key(verdict)]), again
+
+
+def offer_profile(config: pytest.Config) -> None:
+    """Register the settings profile "circuits" where the command line asks for it, before Hypothesis looks it up."""
+    if getattr(config.known_args_namespace, "hypothesis_profile", None) == "circuits":
+        import_module("hypothesis_circuittest.profile")
 
 
 def judged(item: pytest.Item) -> Generator[None, Any, Any]:
@@ -126,6 +149,8 @@ def _after_failure(item: pytest.Item, draws: Draws, error: Exception) -> None:
         error.add_note(
             f"{counts}. On the evaluation examples, which had no part in the search: {again.reason}"
         )
+        for hint in draws.last[-1].estimate.hints:
+            error.add_note(f"In the search: {hint}")
         return
     from circuittest.stats import Undecided
 
