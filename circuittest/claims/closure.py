@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from circuittest.claims import labels
 from circuittest.claims.beyond import Damage, damages, draw_controls, drawn_details, ends, exchangeable_p
+from circuittest.claims.driving import by_examples, control_text
 from circuittest.claims.gates import competent, disjoint, usable_circuit
 from circuittest.claims.kept import Ablation
 from circuittest.claims.necessity import circuit_universe
@@ -169,9 +170,27 @@ def closure(
         )
         details["loss"] = _loss(on_text, elsewhere.data.digest)
         damage = on_text if metric == "loss" else damage
+    of_label = alone["log_prob"].damage
+    beyond = of_label.controls.mean(0) - of_label.ablated
+    pulls = beyond if text is not None else damage.controls.mean(0) - damage.ablated
+    driving = by_examples(
+        lab,
+        pulls,
+        after=circuit.units,
+        value=ablation,
+        positions=positions,
+        named={
+            "load-bearing": beyond,
+            "redundant": beyond,
+            "interfering": -beyond,
+            "none": -abs(beyond),
+        },
+        told={"control": control_text(of_label.of_controls, "damage in log_prob")},
+    )
     return lab.estimate(
         "closure",
         circuit,
+        driving=driving,
         inference=damage.beyond,
         n_examples=damage.base.size,
         n_controls=len(drawn.sets),

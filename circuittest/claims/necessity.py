@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal
 
 from circuittest.claims.clusters import cluster_labels, clustered, few_clusters
+from circuittest.claims.driving import by_examples, control_text, log_prob_lost
 from circuittest.claims.gates import (
     at_floor,
     competent,
@@ -27,6 +28,7 @@ from circuittest.units import Unit
 if TYPE_CHECKING:
     from circuittest.circuit import Circuit
     from circuittest.lab import Lab
+    from circuittest.tables import OutcomeTable
 
 
 def necessity(
@@ -106,8 +108,11 @@ def necessity(
     except ControlError as error:
         return invalid(str(error))
 
+    def outcomes(sets: Sequence[Iterable[Unit]]) -> OutcomeTable:
+        return lab.outcomes(sets, value=ablation, positions=positions)
+
     def accuracies(sets: Sequence[Iterable[Unit]]) -> Floats:
-        return lab.outcomes(sets, value=ablation, positions=positions).measure(measure)
+        return outcomes(sets).measure(measure)
 
     groups = cluster_labels(lab.data.evaluate, cluster)
     gate = competent(lab, units, measure, value=ablation, positions=positions, groups=groups)
@@ -115,8 +120,9 @@ def necessity(
     if not gate.passed:
         return invalid(gate.reason, details)
 
-    base, emptied = accuracies([(), units])
-    ablated = accuracies([circuit.units])[0]
+    ends, without = outcomes([(), units]), outcomes([circuit.units])
+    base, emptied = ends.measure(measure)
+    ablated = without.measure(measure)[0]
     censored = at_floor(ablated, emptied, lab.data.chance, measure)
 
     def too_large(table: Floats) -> str:
@@ -178,9 +184,22 @@ def necessity(
     if acc_controls[worst] < 0.5 * float(table.mean()):
         names = ", ".join(map(str, looked.sets[worst]))
         hints.append(f"the most harmful control ({names}) leaves accuracy {acc_controls[worst]:.2f}")
+    spread = float(base.mean()) if normalise == "base" else gate.accuracy - gate.floor
+    driving = by_examples(
+        lab,
+        (table.mean(0) - ablated) / spread,
+        after=circuit.units,
+        value=ablation,
+        positions=positions,
+        ties=log_prob_lost(ends, without),
+        told={
+            "control": control_text(acc_controls, "accuracy", worst=(looked.sets[worst], acc_controls[worst]))
+        },
+    )
     return lab.estimate(
         "necessity",
         circuit,
+        driving=driving,
         inference=looked.inference,
         n_controls=len(looked.sets),
         choices=choices,

@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from circuittest.claims.clusters import cluster_labels, clustered, few_clusters
+from circuittest.claims.driving import by_examples
 from circuittest.claims.gates import competent
 from circuittest.find.induced import Spanned
 from circuittest.find.ranking import Membership, per_example
@@ -32,6 +36,8 @@ if TYPE_CHECKING:
 
 #: From this share of the reuse on, an untrained twin is pointed out.
 ALIKE = 0.8
+#: How many of the units that came closest to being shared are named.
+NEAREST = 5
 
 
 def reuse(
@@ -161,15 +167,43 @@ def reuse(
         details["overlap"] = {
             task: _overlap(lab.on(task), recipe, members, spanned, size_of_universe) for task in overlap
         }
+    driving = by_examples(
+        lab,
+        values,
+        split="discover",
+        told={
+            "control": f"{details['chance']:.2f} for random circuits of the same size",
+            "units": _nearest(membership, mask, recipe["at"]),
+        },
+        more=lambda row: {"missing": _missing(membership, mask, row)},
+    )
     return lab.estimate(
         "reuse",
         circuit,
+        driving=driving,
         inference=MeanInference(values, groups, seed=seed),
         n_examples=n,
         choices=choices,
         details=details,
         hints=tuple(hints),
     )
+
+
+def _nearest(membership: Membership, mask: NDArray[np.bool_], at: str | int | float) -> str:
+    """The units that came closest to being shared."""
+    share = membership.inside.mean(0)
+    order = [int(i) for i in np.argsort(-share, kind="stable") if not mask[i] and share[i] > 0][:NEAREST]
+    if not order:
+        return ""
+    listed = ", ".join(f"{membership.members[i]} in {share[i]:.0%}" for i in order)
+    asked = f"{str(at).removesuffix('%')} % asked"
+    return f"not shared, for they are in too few of the examples' circuits ({asked}): {listed}"
+
+
+def _missing(membership: Membership, mask: NDArray[np.bool_], row: int) -> list[str]:
+    """The units of one example's circuit that are not shared."""
+    outside = np.flatnonzero(membership.inside[row] & ~mask)
+    return [str(membership.members[i]) for i in outside[:12]]
 
 
 def _table(lab: Lab, recipe: Any) -> ScoreTable:

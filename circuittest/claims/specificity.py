@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from circuittest.claims.driving import by_examples, log_prob_lost
 from circuittest.claims.gates import at_floor, competent, disjoint, usable_circuit
 from circuittest.controls import matched_controls
 from circuittest.errors import ControlError
@@ -84,9 +85,11 @@ def specificity(
         if not donor_gate.passed:
             return invalid(f"donor {task}: {donor_gate.reason}")
 
-    base, emptied = lab.outcomes([(), units]).measure(measure)
+    ends = lab.outcomes([(), units])
+    base, emptied = ends.measure(measure)
     sets = [circuit.units, *(donor.units for donor in donors.values())]
-    ablated = lab.outcomes(sets).measure(measure)
+    without = lab.outcomes(sets)
+    ablated = without.measure(measure)
     own, others = ablated[0], ablated[1:]
     drops = {task: float(base.mean() - row.mean()) for task, row in zip(donors, others, strict=True)}
     details: dict[str, Any] = {
@@ -110,15 +113,40 @@ def specificity(
             details["adjusted"] = adjusted(lab, sets, units, controls, seed, measure, base)
         except ControlError as error:
             details["adjusted"], details["adjusted_undefined"] = None, str(error)
-    inference = MeanInference(others.mean(0) - own, bounds=(-1.0, 1.0), seed=seed)
+    pulls = others.mean(0) - own
+    inference = MeanInference(pulls, bounds=(-1.0, 1.0), seed=seed)
+    driving = by_examples(
+        lab,
+        pulls,
+        after=circuit.units,
+        ties=log_prob_lost(ends, without),
+        told=_told(circuit, donors, drops, float(base.mean() - own.mean())),
+    )
     return lab.estimate(
         "specificity",
         circuit,
+        driving=driving,
         inference=inference,
         choices=choices,
         details=details,
         censored="lower" if own_at_floor else "upper" if others_at_floor else None,
     )
+
+
+def _told(
+    circuit: Circuit, donors: dict[str, Circuit], drops: dict[str, float], own: float
+) -> dict[str, str]:
+    """What the own circuit is compared with, and the units that it shares with it."""
+    lost = ", ".join(f"{drop:.2f} under that of {task}" for task, drop in drops.items())
+    common = [
+        f"{', '.join(map(str, (circuit & donor).units[:8]))} shared with {task}"
+        for task, donor in donors.items()
+        if len(circuit & donor)
+    ]
+    return {
+        "control": f"accuracy lost: {own:.2f} under the own circuit, {lost}",
+        "units": "; ".join(common) or "no unit is shared with another task's circuit",
+    }
 
 
 def overlap(a: Circuit, b: Circuit, n_units: int) -> dict[str, float]:

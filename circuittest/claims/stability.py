@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from circuittest.claims.driving import by_pairs
 from circuittest.claims.gates import competent
 from circuittest.claims.subtasks import Scores, Subtasks, block_codes, listed, signed_scores, similarities
+from circuittest.claims.unlike import described_pair, least_alike
 from circuittest.errors import UsageError
 from circuittest.find.ranking import top_count
 from circuittest.find.similarity import mean_of_pairs, permuted, top_overlap
@@ -132,6 +134,7 @@ def stability(
         "chance": k / scores.values.shape[1],
         "matrix": shares.tolist(),
     }
+    details["least_alike"] = least_alike(scores, made)
     hints = left_out(made)
     if permutations:
         details["null"] = _null(scores, codes, made, similarity, k, permutations, seed)
@@ -139,6 +142,7 @@ def stability(
             hints.append(
                 f"blocks differ more than random blocks of the same sizes do (p = {details['null']['p']:.2g})"
             )
+    hints.append(described_pair(details["least_alike"]))
     if untrained:
         twin = signed_scores(lab.untrained(seed), level, universe, method)
         found = similarities(twin, chosen, similarity, **options)
@@ -156,9 +160,32 @@ def stability(
             details=details,
             hints=tuple(hints),
             together=_together(lab, how),
+            driving=by_pairs(
+                details["subtasks"],
+                details["similarity"],
+                _prompts(scores, codes, len(made.blocks.labels)),
+                {"control": _random_blocks(details.get("null"))},
+            ),
         ),
         scores,
         made.blocks.rows,
+    )
+
+
+def _prompts(scores: Scores, codes: Any, blocks: int) -> list[str]:
+    """The first prompt of each block."""
+    first = [np.flatnonzero(np.asarray(codes) == block) for block in range(blocks)]
+    return [scores.items[int(rows[0])].example.prompt if len(rows) else "" for rows in first]
+
+
+def _random_blocks(null: dict[str, Any] | None) -> str:
+    """What random blocks come to, in words; "" where none were drawn."""
+    if null is None:
+        return ""
+    low, high = null["range"]
+    return (
+        f"random blocks of the same sizes: raw similarity {low:.2f} to {high:.2f} (95 % of {null['draws']}), "
+        f"mean {null['mean']:.2f}"
     )
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from circuittest.claims.clusters import Cluster, cluster_labels, clustered, few_clusters
 from circuittest.claims.curve import faithfulness_curve
+from circuittest.claims.driving import by_examples
 from circuittest.claims.kept import Ablation, Kept, Metric, Range, Where, keep, reach, share
 from circuittest.controls import matched_controls
 from circuittest.errors import ControlError
@@ -94,9 +95,21 @@ def sufficiency(
         details["curve"] = faithfulness_curve(
             kept, span, sizes, scoring=unit_scoring(circuit.origin), seed=seed
         )
+    told = f"{kept.metric} {full.mean():.2f} of the model, {only.mean():.2f} with the circuit kept, "
+    told += f"{empty.mean():.2f} with nothing kept"
+    driving = by_examples(
+        lab,
+        (only - empty) / span.value,
+        after=kept.without(kept.circuit),
+        value=ablation,
+        positions=positions,
+        ties=only,
+        told={"control": told},
+    )
     return lab.estimate(
         "sufficiency",
         circuit,
+        driving=driving,
         inference=inference,
         choices=choices,
         details=details,

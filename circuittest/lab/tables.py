@@ -147,3 +147,31 @@ class Tables(Subject):
                 calibration=self.data.discover if split == "evaluate" else (),
             )
         return self._outcomes[key]
+
+    def top_tokens(
+        self,
+        sets: Sequence[Iterable[Unit]],
+        rows: Sequence[int],
+        *,
+        value: str = "zero",
+        positions: str = "all",
+        split: Split = "evaluate",
+        count: int = 3,
+    ) -> list[list[list[tuple[str, float]]]]:
+        """The most likely next tokens with their probabilities, [sets][rows], of the examples at some positions of a
+        split (`circuittest.measure.tokens.top_tokens`). To be shown: no claim is judged by them, and no budget charged.
+        """
+        from circuittest.measure.tokens import top_tokens
+
+        found = top_tokens(
+            self.model,
+            getattr(self.data, split),
+            rows,
+            [tuple(units) for units in sets],
+            value=value,
+            positions=positions,
+            calibration=self.data.discover if split == "evaluate" else (),
+            count=count,
+        )
+        text = self.model.tokenizer.decode
+        return [[[(str(text([i])), share) for i, share in row] for row in one] for one in found]

@@ -47,6 +47,7 @@ def record(measured: Any, *, id: str, outcome: str) -> Record:
     estimate = measured.estimate if judged else measured
     invalid = bool(estimate.invalid)
     interval = None if invalid else estimate.interval
+    driven = getattr(measured, "driven", None) or {}
     verdict = measured.outcome if judged else ("invalid" if invalid else "measured")
     return {
         "id": id,
@@ -70,7 +71,7 @@ def record(measured: Any, *, id: str, outcome: str) -> Record:
         "n_examples": int(estimate.n_examples),
         "n_controls": None if estimate.n_controls is None else int(estimate.n_controls),
         "choices": plain(estimate.choices, "choices"),
-        "details": plain(estimate.details, "details"),
+        "details": plain({**estimate.details, **({"driven_by": driven} if driven else {})}, "details"),
     }
 
 

@@ -62,6 +62,9 @@ class Estimate:
     together:
         For claims that a search may try many times (`circuittest.stats.searching`): gives the estimate of "all of
         these", in which the search has no part.
+    driving:
+        ``(op, threshold)`` → which examples speak most against that, and what else explains it, in plain JSON types
+        (`circuittest.claims.driving`). Asked for only where a verdict is refuted or undecided.
     hints:
         What the reader can do about a failure.
     reproduce:
@@ -89,6 +92,7 @@ class Estimate:
     labels: Mapping[str, Label] = field(default_factory=dict)
     decide: float | None = None
     together: Callable[[Sequence[Estimate]], Estimate] | None = None
+    driving: Callable[[str, Any], Mapping[str, Any]] | None = None
     hints: tuple[str, ...] = ()
     reproduce: str = ""
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from circuittest.errors import CircuittestError
@@ -79,6 +80,33 @@ class Verdict:
 
     __hash__ = object.__hash__
 
+    @cached_property
+    def driven(self) -> Mapping[str, Any]:
+        """What speaks most against a claim that is refuted or undecided (`Estimate.driving`); else nothing.
+
+        The first look may run the model on a few examples.
+        """
+        estimate = self.estimate
+        if self.outcome not in ("refuted", "undecided") or estimate.driving is None or estimate.undecided:
+            return {}
+        return estimate.driving(self.op, self.threshold)
+
+    def would_change(self) -> str:
+        """What would make a refuted or undecided verdict on a number another one; "" where nothing can be said."""
+        if self.outcome == "undecided" and self.needed is not None:
+            return str(self.needed["text"])
+        interval = self.estimate.interval
+        if self.outcome != "refuted" or isinstance(self.threshold, str) or interval is None:
+            return ""
+        upward = self.op in (">=", ">")
+        end, side = (interval[0], "most") if upward else (interval[1], "least")
+        if not math.isfinite(end) or (self.estimate.censored == "upper" and upward):
+            return "another circuit or another model; more examples narrow the interval around the same value"
+        return (
+            f"another circuit or another model; these examples support a threshold of at {side} "
+            f"{number(end, self.threshold)}"
+        )
+
     def claimed(self) -> str:
         """The claim in a few words: "necessity >= 0.3", "closure is load-bearing"."""
         return f"{self.estimate.claim} {self.op} {self._asked()}"
@@ -124,6 +152,9 @@ class Verdict:
             rows.append(("controls", str(estimate.n_controls)))
         if estimate.circuit is not None:
             rows.append(("circuit", _describe_circuit(estimate.circuit)))
+        driven = self.driven
+        rows += [(title, str(driven[title])) for title in ("control", "units") if driven.get(title)]
+        rows += [("against it", text) for text in map(_shown, _listed(driven))]
         for name, label in estimate.labels.items():
             rows.append(
                 ("outcome", f"{name} {label.outcome}" + (f": {label.reason}" if label.reason else ""))
@@ -134,12 +165,15 @@ class Verdict:
                 rows.append((title, text))
         if self.reason:
             rows.append(("reason", self.reason))
+        if self.outcome == "refuted" and (change := self.would_change()):
+            rows.append(("changed by", change))
         rows.extend(("what to do", hint) for hint in estimate.hints)
         if estimate.reproduce:
             rows.append(("reproduce", estimate.reproduce))
         where = ", ".join(part for part in (estimate.model, estimate.task) if part)
         head = self.headline() + (f" ({where})" if where else "")
-        return "\n".join([head, *(f"  {title:<11}{text}" for title, text in rows)])
+        inner = "\n" + " " * 13
+        return "\n".join([head, *(f"  {title:<11}{text.replace(chr(10), inner)}" for title, text in rows)])
 
 
 _NEGATION: Mapping[Op, str] = {">=": "<", ">": "<=", "<=": ">", "<": ">="}
@@ -228,6 +262,26 @@ def number(value: float | None, near: float | None = None) -> str:
     ):
         decimals += 1
     return f"{value:.{decimals}f}"
+
+
+def _listed(driven: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The examples, or pairs of subtasks, that drive a verdict."""
+    return [*driven.get("examples", ()), *driven.get("pairs", ())]
+
+
+def _shown(one: Mapping[str, Any]) -> str:
+    """One of them in words, on a few lines."""
+    if "subtasks" in one:
+        first, second = one["subtasks"]
+        lines = [f"{first} and {second}: similarity {number(one['similarity'])}"]
+        return "\n".join(lines + [f"such as {prompt!r}" for prompt in one["prompts"] if prompt])
+    answers = " or ".join(map(repr, one["answers"]))
+    lines = [f"example {one['index']} ({number(one['pull'])}): {one['prompt']!r} -> {answers}"]
+    for key, words in (("before", "before"), ("after", "after")):
+        if key in one:
+            lines.append(f"{words:<8}" + ", ".join(f"{token!r} {share:.0%}" for token, share in one[key]))
+    lines += [f"{key:<8}{', '.join(one[key]) or 'nothing'}" for key in ("missing",) if key in one]
+    return "\n".join(lines)
 
 
 def _describe_circuit(circuit: Any) -> str:

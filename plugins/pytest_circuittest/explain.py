@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -71,18 +73,35 @@ def shorten(report: pytest.TestReport, excinfo: pytest.ExceptionInfo[BaseExcepti
     report.longrepr = plain.getrepr(style="short", chain=False)
 
 
-def explanation(verdicts: Sequence[Verdict], nodeid: str) -> str:
+#: Options that choose what is measured: a command without them would measure something else.
+_CHOOSE = ("model", "device", "dtype", "budget")
+
+
+def explanation(verdicts: Sequence[Verdict], nodeid: str, config: pytest.Config) -> str:
     """Everything about the verdicts that a test took, and how to run it again."""
-    parts = [_one(verdict, nodeid) for verdict in verdicts[:_FULL]]
+    again = command(nodeid, config)
+    parts = [_one(verdict, again) for verdict in verdicts[:_FULL]]
     parts += [repr(verdict).partition("\n")[0] for verdict in verdicts[_FULL:_SHORT]]
     if len(verdicts) > _SHORT:
         parts.append(f"and {len(verdicts) - _SHORT} more")
     return "\n\n".join(parts)
 
 
-def _one(verdict: Verdict, nodeid: str) -> str:
+def command(nodeid: str, config: pytest.Config) -> str:
+    """The command line that measures just this test again, from the folder in which pytest was started."""
+    file, colons, rest = nodeid.partition("::")
+    shown = os.path.relpath(config.rootpath / file, config.invocation_params.dir)
+    words = ["pytest", Path(shown).as_posix() + colons + rest]
+    for name in _CHOOSE:
+        given = config.getoption(f"circuit_{name}")
+        for value in given if isinstance(given, list) else [given] if given else []:
+            words.append(f"--circuit-{name}={value}")
+    return " ".join(map(shlex.quote, words))
+
+
+def _one(verdict: Verdict, again: str) -> str:
     text = verdict.explain()
-    return text if verdict.estimate.reproduce else f"{text}\n  {'reproduce':<11}pytest '{nodeid}'"
+    return text if verdict.estimate.reproduce else f"{text}\n  {'reproduce':<11}{again}"
 
 
 def _same_statement(excinfo: pytest.ExceptionInfo[BaseException], last: Taken) -> bool:

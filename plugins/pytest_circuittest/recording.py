@@ -99,6 +99,10 @@ class Recorder:
                 found.append(record(one, id=name, outcome=outcome))
         return found
 
+    def forget(self) -> None:
+        """Let go of verdicts and estimates, which hold on to labs, and so to models."""
+        self.verdicts, self.estimates = {}, {}
+
     @property
     def last(self) -> Taken | None:
         """The verdict that the test itself took last."""
@@ -130,6 +134,7 @@ def recording(item: pytest.Item) -> Iterator[None]:
             yield
     finally:
         _active.reset(token)
+        recorder.forget()
 
 
 @contextmanager
@@ -174,7 +179,7 @@ def _add(report: pytest.TestReport, call: pytest.CallInfo[None], recorder: Recor
         return
     recorder.shown = count
     if taken:
-        report.sections.append(("circuit claims", explanation(taken, report.nodeid)))
+        report.sections.append(("circuit claims", explanation(taken, report.nodeid, recorder.item.config)))
     from circuittest.errors import CircuittestError
 
     try:

@@ -103,6 +103,14 @@ class TableLab(Lab):
         table = ScoreTable(values, units, tuple(item.index for item in data))
         return table.columns(self.layout.universe(universe))
 
+    def top_tokens(
+        self, sets: Sequence[Iterable[Unit]], rows: Sequence[int], *, split: str = "evaluate", **_: Any
+    ) -> list[list[list[tuple[str, float]]]]:
+        """ "right" where the rule says so, else "wrong"."""
+        at = [getattr(self.data, split)[row].index for row in rows]
+        word = lambda units, i: "right" if self.rule(frozenset(units), i) else "wrong"
+        return [[[(word(units, i), 0.75)] for i in at] for units in sets]
+
     def outcomes(
         self,
         sets: Sequence[Iterable[Unit]],
