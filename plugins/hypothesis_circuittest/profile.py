@@ -22,7 +22,7 @@ NAME = "circuits"
 settings.register_profile(
     NAME, max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=False
 )
-if os.environ.get("CI"):
+if "CI" in os.environ:
     settings.register_profile(
         NAME, parent=settings.get_profile(NAME), derandomize=True, database=None, print_blob=True
     )

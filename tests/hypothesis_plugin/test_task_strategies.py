@@ -12,8 +12,8 @@ from hypothesis.errors import NoSuchExample
 
 from circuittest.errors import TaskError, UsageError
 from circuittest.tasks import ExampleTask, Partition
-from hypothesis_circuittest import examples, prompts, subtask_partitions
-from hypothesis_circuittest.tasks import _examples, _partitions
+from hypothesis_circuittest import examples, prompts, subtask_pairs, subtask_partitions, subtasks
+from hypothesis_circuittest.tasks import _cells, _examples, _partitions
 
 MANY = settings(max_examples=2_000, database=None)
 
@@ -97,3 +97,41 @@ def test_examples_and_prompts(example: Any, prompt: str) -> None:
     assert example.prompt
     assert prompt
     assert example.index >= 0
+
+
+SUMS = _examples("addition", 400, 0)
+
+
+@given(subtasks("addition", min_size=25), subtask_pairs("addition", min_size=25))
+def test_subtasks_and_pairs_keep_their_bounds(predicate: str, pair: Partition) -> None:
+    terms = Partition.parse(predicate).terms
+    assert sum(all(term.labels([item])[0] == str(term) for term in terms) for item in SUMS) >= 25
+    blocks = pair.resolve(SUMS, min_size=1)
+    assert len(blocks.labels) == 2
+    assert min(blocks.sizes.values()) >= 25
+    assert Partition.parse(str(pair)) == pair
+
+
+def test_subtasks_and_pairs_shrink_to_one_feature() -> None:
+    assert find(subtasks(GRID, min_size=10), lambda _: True, settings=MANY) == "colour == blue"
+    assert find(subtasks(GRID, min_size=10), lambda p: "3" in p, settings=MANY) == "size == 3"
+    assert str(find(subtask_pairs(GRID, min_size=10), lambda _: True, settings=MANY)) == (
+        "colour == blue vs colour == green"
+    )
+    both = find(subtask_pairs(GRID, min_size=10), lambda p: str(p).count("&") == 2, settings=MANY)
+    assert str(both) == "colour == blue & size == 0 vs colour == blue & size == 1"
+
+
+def test_a_subtask_is_cut_out_once_in_its_simplest_form() -> None:
+    twins = own(*({"a": i % 2, "b": i % 2 == 0} for i in range(80)))
+    cells = _cells(twins, 1, 20, 2, 80, 0)
+    assert cells == [[{"a": 0}, {"a": 1}]]
+
+
+def test_subtasks_that_do_not_exist() -> None:
+    with pytest.raises(TaskError, match="no subtask of these 120 examples has 41"):
+        subtasks(GRID, min_size=41)
+    with pytest.raises(TaskError, match="no two subtasks of these 80 examples have 30"):
+        subtask_pairs(own(*({"a": i < 20} for i in range(80))), min_size=30)
+    with pytest.raises(UsageError, match="max_features is 0"):
+        subtasks(GRID, max_features=0)
