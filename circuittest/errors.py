@@ -69,6 +69,10 @@ class UsageError(CircuittestError, ValueError):
     """A call or command that asks for something impossible."""
 
 
+class StoreError(CircuittestError):
+    """A store that cannot be used as asked, or an entry of it that is not what was written."""
+
+
 class SpecError(CircuittestError, ValueError):
     """A spec file with a mistake, at a place.
 
