@@ -6,9 +6,8 @@ With x = k/N,
     CPR = ∫ f dx   (how much of the behaviour small circuits hold; 1 at best, if nothing overshoots),
     CMD = ∫ |1 - f| dx   (how far circuits are from the model; 0 at best),
 
-by trapezoids between the sizes asked for. The ends are known: f(0) = 0 and f(1) = 1 by definition. The
-benchmark counts edges and starts at its smallest size; here units are counted, and the first trapezoid starts
-at 0.
+by trapezoids between the sizes asked for and the ends, where f(0) = 0 and f(1) = 1 by definition
+(`circuittest.find.sizes`). The benchmark counts edges; here units are counted.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import numpy as np
 
 from circuittest.claims.kept import Kept, Range, share
 from circuittest.errors import UsageError
-from circuittest.stats.resampling import Floats
+from circuittest.find.sizes import trapezoid, with_ends
 
 
 def faithfulness_curve(
@@ -54,11 +53,10 @@ def faithfulness_curve(
     counts = sorted({max(1, int(size * total / 100 + 1e-9)) for size in sizes})
     outcomes = kept.outcomes([kept.without(ranked[:k]) for k in counts])
 
-    shares = np.array([0.0, *(k / total for k in counts)] + ([] if counts[-1] == total else [1.0]))
+    shares, before, after = with_ends([k / total for k in counts])
     span = reach.full - reach.empty
-    whole = [] if counts[-1] == total else [span]
-    gained = np.vstack([np.zeros_like(span), outcomes - reach.empty, *whole])
-    weights = _trapezoid(shares)
+    gained = np.vstack([*[np.zeros_like(span)] * before, outcomes - reach.empty, *[span] * after])
+    weights = trapezoid(shares)
     cpr = share(weights @ gained, reach, between=True, seed=seed)
     values = gained.mean(axis=1) / span.mean()
     # simultaneous over the sizes (Bonferroni), so that the two areas of distances bound the true one
@@ -67,7 +65,7 @@ def faithfulness_curve(
     bands = [share(row - span, reach, seed=seed).interval(level) for row in rows]
     near = [0.0 if low <= 0 <= high else min(abs(low), abs(high)) for low, high in bands]
     far = [max(abs(low), abs(high)) for low, high in bands]
-    tail = [] if counts[-1] == total else [0.0]
+    tail = [0.0] * after
     return {
         "sizes": [float(size) for size in sizes],
         "units": counts,
@@ -80,12 +78,3 @@ def faithfulness_curve(
         **scoring,
         "order": [str(unit) for unit in ranked[: counts[-1]]],
     }
-
-
-def _trapezoid(x: Floats) -> Floats:
-    """Weights w with w @ y the area under (x, y)."""
-    steps = np.diff(x)
-    weights: Floats = np.zeros_like(x)
-    weights[:-1] += steps / 2
-    weights[1:] += steps / 2
-    return weights

@@ -5,11 +5,14 @@ with the largest |mean score| for ten sizes n, removes what is not connected, an
 f = (m(C) − m(∅)) / (m(M) − m(∅)) of metrics averaged over examples, where everything outside C is counterfactual. With
 sizes as shares x of all edges,
 
-    CPR = ∫ f dx,    CMD = ∫ |1 − f| dx,
+    CPR = ∫ f dx,    CMD = ∫ |1 − f| dx    over x from 0 to 1,
 
-by trapezoids between the smallest size and the largest. Removing what is not connected changes no outcome where
-replaced writes are counterfactual: a unit that no edge reaches writes its counterfactual anyway, and what a unit writes
-that no edge leaves is read by none. Where they are zero or means, only the latter holds.
+by trapezoids between the sizes measured and the ends, where f(0) = 0 and f(1) = 1 by definition. (The benchmark's code
+leaves out what lies before its smallest size, 0.1 % of the edges.)
+
+Removing what is not connected changes no outcome where replaced writes are counterfactual: a unit that no edge reaches
+writes its counterfactual anyway, and what a unit writes that no edge leaves is read by none. Where they are zero or
+means, only the latter holds.
 """
 
 from __future__ import annotations
@@ -147,21 +150,45 @@ def faithfulness(kept: ArrayLike, full: ArrayLike, empty: ArrayLike) -> NDArray[
     return result
 
 
-def areas(shares: ArrayLike, values: ArrayLike) -> Areas:
+def areas(shares: ArrayLike, values: ArrayLike, *, ends: bool = True) -> Areas:
     """CPR and CMD of faithfulness values at sizes in shares of all edges (above 0, at most 1, increasing).
 
-    Raises UsageError for fewer than two sizes, sizes that do not increase, and values that are not finite.
+    `ends`: from 0 to 1, with what f is there by definition. False: between the smallest size and the largest, as the
+    benchmark's code has it.
+
+    Raises UsageError for no sizes (fewer than two without the ends), sizes that do not increase, and values that are
+    not finite.
     """
     x, y = np.asarray(shares, dtype=np.float64), np.asarray(values, dtype=np.float64)
-    if x.ndim != 1 or x.shape != y.shape or len(x) < 2:
-        raise UsageError(f"areas over {x.size} sizes and {y.size} values", "", "give two or more of each")
+    if x.ndim != 1 or x.shape != y.shape or len(x) < 2 - ends:
+        raise UsageError(f"areas over {x.size} sizes and {y.size} values", "", "give some of each")
     if not (np.diff(x) > 0).all() or not x[0] > 0 or not x[-1] <= 1 or not np.isfinite(y).all():
         raise UsageError(
             "areas need increasing shares of all edges, and finite values",
             f"shares are {x.tolist()}, values {y.tolist()}",
             "sort the sizes and give each once",
         )
-    return Areas(float(np.trapezoid(y, x)), float(np.trapezoid(np.abs(1 - y), x)))
+    if ends:
+        x, before, after = with_ends(x)
+        y = np.array([*[0.0] * before, *y, *[1.0] * after])
+    weights = trapezoid(x)
+    return Areas(float(weights @ y), float(weights @ np.abs(1 - y)))
+
+
+def with_ends(shares: ArrayLike) -> tuple[NDArray[np.float64], int, int]:
+    """Sizes from 0 to 1, and how many were added before and after those given (which may hold 1)."""
+    x = np.asarray(shares, dtype=np.float64)
+    after = int(x[-1] < 1)
+    return np.array([0.0, *x, *[1.0] * after]), 1, after
+
+
+def trapezoid(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Weights w with w @ y the area under (x, y)."""
+    steps = np.diff(x)
+    weights = np.zeros_like(x)
+    weights[:-1] += steps / 2
+    weights[1:] += steps / 2
+    return weights
 
 
 def _count(size: int | str, total: int) -> int:

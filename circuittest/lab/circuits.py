@@ -15,6 +15,7 @@ from circuittest.lab.tables import Level, Split, Tables
 from circuittest.units import Edge, Unit
 
 if TYPE_CHECKING:
+    from circuittest.find.minimal import Minimal
     from circuittest.tables import OutcomeTable, ScoreTable
 
 #: Scores in another dtype are compared with the model's own on so many examples, and below this overlap of their
@@ -111,6 +112,96 @@ class Circuits(Tables):
                 found.examples,
             )
         return asdict(found)
+
+    def minimal(
+        self,
+        *,
+        faithfulness: float = 0.8,
+        cap: str | int = "5%",
+        method: str = "eap-ig",
+        steps: int = 5,
+        metric: Literal["logit_diff", "log_prob", "prob_diff", "accuracy"] | None = None,
+        split: Split = "discover",
+        seed: int = 0,
+        name: str = "minimal",
+    ) -> Minimal:
+        """The smallest circuit of edges that is faithful and stays so for larger sizes (`circuittest.find.minimal`).
+
+        Parameters
+        ----------
+        faithfulness:
+            The least (m(C) − m(∅)) / (m(M) − m(∅)), where everything outside a circuit is counterfactual.
+        cap:
+            Most edges, in percent of this model's own (``"5%"``) or as a number. "Not reached" is a result.
+        method, steps:
+            How edges are scored on the discovery examples, whose mean scores rank them.
+        metric:
+            What m is; by default the metric that edges are scored by, which "kl" cannot be.
+        split:
+            The examples that choose the size. Those that chose a circuit cannot judge it: with "evaluate" the size is
+            measured on other examples than the ranking, and no claim can be made about the circuit on these.
+        seed:
+            Of the resampling.
+
+        Raises
+        ------
+        UsageError
+            For a level or cap out of range, an unknown split, and the metric "kl".
+        """
+        from circuittest.claims.kept import reach
+        from circuittest.find.minimal import minimal
+
+        measure = metric or self.metric
+        measure = self.accuracy if measure == "accuracy" else measure
+        if measure == "kl":
+            raise UsageError(
+                "faithfulness in the metric 'kl' is undefined",
+                "it is a divergence from the model, which is zero for the model itself",
+                'give metric="log_prob" or "logit_diff"',
+            )
+        table = self.scores("discover", universe="all", level="edges", method=method, steps=steps)
+        items = (*self.data.discover, *(self.data.evaluate if split == "evaluate" else ()))
+        origin = {
+            "search": "minimal",
+            "method": method,
+            **({"steps": steps} if method == "eap-ig" else {}),
+            "score": "edge",
+            "baseline": "counterfactual",
+            "level": "edges",
+            "universe": "all",
+            "metric": self.metric,
+            "faithful_in": measure,
+            "split": split,
+            "model": self.model.name,
+            "fingerprint": self.fingerprint,
+            "task": self.data.task,
+            "seed": self.data.seed,
+            "examples": [item.index for item in items],
+            "prompts": [prompt_digest(item.prompt_ids) for item in items],
+        }
+        return minimal(
+            table,
+            self.layout,
+            lambda circuits: self.patched(circuits, keep=True, split=split).measure(measure),
+            level=faithfulness,
+            cap=cap,
+            usable=lambda full, empty: reach(full, empty, measure, seed).reason,
+            origin=origin,
+            name=name,
+            seed=seed,
+        )
+
+    def proposed(self, **how: Any) -> Circuit:
+        """A circuit by what a spec says of it: `shared`, or with ``method="minimal"`` the one of `minimal`.
+
+        The latter is given as its units, which most claims are about, or with ``level="edges"`` as its edges.
+        """
+        if how.get("method") != "minimal":
+            return self.shared(**how)
+        level = how.get("level", "units")
+        options = {key: value for key, value in how.items() if key not in ("method", "level")}
+        found = self.minimal(**options)
+        return found.circuit if level == "edges" else found.units
 
     def circuit(
         self, source: Circuit | str | Path | Iterable[str | Unit], *, name: str | None = None

@@ -12,7 +12,7 @@ from hypothesis import given, settings, strategies as st
 
 from circuittest.circuit import Circuit
 from circuittest.errors import UsageError
-from circuittest.find.sizes import MIB_SIZES, areas, connected, edge_circuits, faithfulness
+from circuittest.find.sizes import MIB_SIZES, Areas, areas, connected, edge_circuits, faithfulness
 from circuittest.measure.attribution import attribute
 from circuittest.measure.patching import patch
 from circuittest.tables import ScoreTable
@@ -120,7 +120,7 @@ def test_sizes_of_the_benchmark_end_at_the_model() -> None:
     assert values[-1] == 1.0
     shares = [float(size.rstrip("%")) / 100 for size in MIB_SIZES]
     found = areas(shares, values)
-    assert found.cpr + 0.999 <= 2 * 0.999 + found.cmd  # f <= 1 + |1 - f|
+    assert found.cpr <= 1 + found.cmd  # f <= 1 + |1 - f|
 
 
 def test_areas_are_those_of_the_benchmark() -> None:
@@ -132,9 +132,18 @@ def test_areas_are_those_of_the_benchmark() -> None:
         step = percentages[i + 1] - percentages[i]
         area_from_1 += step * (abs(1 - values[i]) + abs(1 - values[i + 1])) / 2
         area_under += step * (values[i] + values[i + 1]) / 2
-    found = areas(percentages, values)
+    found = areas(percentages, values, ends=False)
     assert found.cpr == pytest.approx(area_under, rel=1e-12)
     assert found.cmd == pytest.approx(area_from_1, rel=1e-12)
+    whole = areas(percentages, values)  # f(0) = 0, so that there is a trapezoid before the first size, too
+    assert whole.cpr == pytest.approx(area_under + 0.001 * -0.2 / 2, rel=1e-12)
+    assert whole.cmd == pytest.approx(area_from_1 + 0.001 * (1 + 1.2) / 2, rel=1e-12)
+
+
+def test_areas_of_a_perfect_circuit_and_of_the_model_alone() -> None:
+    assert areas([0.25], [1.0]).cpr == pytest.approx(1 - 0.125)  # all there is from a quarter on
+    assert areas([0.25], [1.0]).cmd == pytest.approx(0.125)
+    assert areas([1.0], [1.0]) == Areas(0.5, 0.5)  # the straight line between nothing and everything
 
 
 def test_faithfulness_is_a_ratio_of_means_and_is_not_clamped() -> None:
@@ -171,7 +180,7 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("shares", "values"),
         [
-            ([0.1], [1]),
+            ([], []),
             ([0.1, 0.2], [1]),
             ([0.2, 0.1], [1, 1]),
             ([0.0, 1.0], [1, 1]),

@@ -95,8 +95,8 @@ def test_cpr_and_cmd_of_a_planted_circuit(model: Planted) -> None:
     values = faithfulness(kept[1:], kept[-1], kept[0])
     np.testing.assert_allclose(values, [0, 1, 1, 1], atol=1e-6)
     found = areas([2 / total, 3 / total, 0.5, 1.0], values)
-    assert found.cmd == pytest.approx(0.5 / total, abs=1e-6)
-    assert found.cpr == pytest.approx(1 - 2 / total - 0.5 / total, abs=1e-6)
+    assert found.cmd == pytest.approx(2.5 / total, abs=1e-6)
+    assert found.cpr == pytest.approx(1 - 2.5 / total, abs=1e-6)
 
 
 def test_a_lab_remembers_what_it_patched(model: Planted, monkeypatch: pytest.MonkeyPatch) -> None:
