@@ -99,25 +99,39 @@ def patch(
         sets = [_replaced_units(model, units, keep) for units in named]
         table = ablate(model, items, sets, value=value, calibration=calibration, batch_size=batch_size)
         return OutcomeTable(named, table.columns, table.examples, {**table.choices, **choices})
+    replaced = Replaced(model, value, items, calibration, batch_size)
+    table = patch_edges(model, items, named, replaced, keep=keep, batch_size=batch_size)
+    return OutcomeTable(named, table.columns, table.examples, {**choices, **table.choices})
+
+
+def patch_edges(
+    model: LoadedModel,
+    items: Sequence[ItemLike],
+    circuits: Sequence[Members],
+    replaced: Replaced,
+    *,
+    keep: bool,
+    batch_size: int | None = None,
+) -> OutcomeTable:
+    """Outcomes where each circuit of edges is kept or knocked out, by any replaced values. Raises as `patch`."""
     if model.quantised:
         raise UnsupportedModel(
             f"{model.name} is quantised",
             "what an edge carries is computed with the rows of a projection that belong to one head",
             "patch units, or the unquantised model",
         )
-    todo = list(dict.fromkeys(named))  # equal circuits run once
+    todo = list(dict.fromkeys(circuits))  # equal circuits run once
     where = [places(model.layout, (edge for edge in edges if isinstance(edge, Edge))) for edges in todo]
     batches = plan(items, model, batch_size=batch_size)
-    replaced = Replaced(model, value, items, calibration, batch_size)
     runs = _Runs(model, where, keep, len(items))
     with model.measuring(), torch.no_grad():
         for number, batch in enumerate(batches):
             runs.batch(batch, replaced, prove=number == 0)
     names = sorted(set(runs.columns) - set(undefined(items)))
-    order = [todo.index(edges) for edges in named]
+    order = [todo.index(edges) for edges in circuits]
     columns = {name: runs.columns[name][order] for name in names}
-    choices |= {"dtype": str(model.dtype).removeprefix("torch."), "batches": describe(batches)}
-    return OutcomeTable(named, columns, tuple(item.index for item in items), choices)
+    choices = {"dtype": str(model.dtype).removeprefix("torch."), "batches": describe(batches)}
+    return OutcomeTable(tuple(circuits), columns, tuple(item.index for item in items), choices)
 
 
 class _Runs:
