@@ -25,6 +25,7 @@ from circuittest.tasks.partitions import MIN_SIZE, Blocks, Partition
 
 if TYPE_CHECKING:
     from circuittest.lab import Lab
+    from circuittest.tables import Member
     from circuittest.tasks import Item
 
 Floats = NDArray[np.float64]
@@ -42,11 +43,14 @@ class Scores:
         The example of each row, discovery examples first.
     discovered:
         How many of the rows are discovery examples.
+    members:
+        The edge or unit of each column.
     """
 
     values: NDArray[np.float32]
     items: tuple[Item, ...]
     discovered: int
+    members: tuple[Member, ...] = ()
 
     @cached_property
     def clusters(self) -> NDArray[np.intp]:
@@ -58,13 +62,14 @@ class Scores:
         """The discovery and the evaluation examples."""
         d = self.discovered
         return (
-            Scores(self.values[:d], self.items[:d], d),
-            Scores(self.values[d:], self.items[d:], 0),
+            Scores(self.values[:d], self.items[:d], d, self.members),
+            Scores(self.values[d:], self.items[d:], 0, self.members),
         )
 
     def columns(self, chosen: NDArray[np.intp]) -> Scores:
         """Some of the members."""
-        return replace(self, values=np.ascontiguousarray(self.values[:, chosen]))
+        members = tuple(self.members[int(i)] for i in chosen) if self.members else ()
+        return replace(self, values=np.ascontiguousarray(self.values[:, chosen]), members=members)
 
 
 def signed_scores(lab: Lab, level: str, universe: str | list[str], method: str) -> Scores:
@@ -80,7 +85,8 @@ def signed_scores(lab: Lab, level: str, universe: str | list[str], method: str) 
         if getattr(lab.data, split)
     ]
     items = (*lab.data.discover, *lab.data.evaluate)
-    return Scores(np.concatenate([t.values for t in tables]), items, len(lab.data.discover))
+    values = np.concatenate([t.values for t in tables])
+    return Scores(values, items, len(lab.data.discover), tables[0].members)
 
 
 @dataclass(frozen=True, eq=False)
