@@ -191,18 +191,6 @@ class Circuits(Tables):
             seed=seed,
         )
 
-    def proposed(self, **how: Any) -> Circuit:
-        """A circuit by what a spec says of it: `shared`, or with ``method="minimal"`` the one of `minimal`.
-
-        The latter is given as its units, which most claims are about, or with ``level="edges"`` as its edges.
-        """
-        if how.get("method") != "minimal":
-            return self.shared(**how)
-        level = how.get("level", "units")
-        options = {key: value for key, value in how.items() if key not in ("method", "level")}
-        found = self.minimal(**options)
-        return found.circuit if level == "edges" else found.units
-
     def circuit(
         self, source: Circuit | str | Path | Iterable[str | Unit], *, name: str | None = None
     ) -> Circuit:

@@ -16,6 +16,7 @@ from circuittest.spec.schema import (
     FileCircuit,
     FileModel,
     FoundCircuit,
+    MinimalCircuit,
     TaskModel,
     UnitsCircuit,
     options_model,
@@ -31,7 +32,7 @@ def json_schema() -> dict[str, Any]:
     schema = _of(FileModel)
     parts: dict[str, Any] = schema["properties"]
     parts["task"] = {"anyOf": [_word(parts["task"]), _of(TaskModel)]}
-    found = [_of(FoundCircuit), _of(FileCircuit), _of(UnitsCircuit)]
+    found = [_of(FoundCircuit), _of(MinimalCircuit), _of(FileCircuit), _of(UnitsCircuit)]
     parts["circuit"] = {"anyOf": [*found, {"const": "rediscover"}]}
     parts["groups"]["propertyNames"] = {"pattern": _GROUP}
     parts["claims"]["items"] = {

@@ -20,6 +20,7 @@ from circuittest.spec.schema import (
     FileCircuit,
     FileModel,
     FoundCircuit,
+    MinimalCircuit,
     Spec,
     TaskModel,
     UnitsCircuit,
@@ -194,9 +195,11 @@ def _circuit(document: Document, folder: Path) -> Circuit | Mapping[str, Any]:
         validate(UnitsCircuit, document, ("circuit",), "circuit (of units)")
         return _members(document, ("circuit", "units"), name="circuit")
     if not keys:
-        do = "write {top: 20%, at: 95}, {file: …} or {units: […]}"
+        do = "write {top: 20%, at: 95}, {method: minimal}, {file: …} or {units: […]}"
         raise document.error(("circuit",), "the circuit is empty", "", do)
-    return validate(FoundCircuit, document, ("circuit",), "circuit").model_dump(exclude_none=True)
+    minimal = document.data["circuit"].get("method") == "minimal"
+    kind, what = (MinimalCircuit, "circuit (minimal)") if minimal else (FoundCircuit, "circuit")
+    return validate(kind, document, ("circuit",), what).model_dump(exclude_none=True)
 
 
 def _claim(

@@ -9,6 +9,7 @@ import numpy as np
 
 from circuittest.circuit import Circuit, prompt_digest
 from circuittest.errors import ControlError, SpecError, UsageError
+from circuittest.find.recipe import propose
 from circuittest.lock import (
     ACCURACIES,
     Lock,
@@ -45,7 +46,8 @@ def make_lock(spec: Spec, lab: Lab, measured: Mapping[str, Any] | None = None) -
 
     circuits: dict[str, Locked] = {}
     if spec.circuit is not None:
-        found = lab.circuit(spec.circuit) if isinstance(spec.circuit, Circuit) else lab.shared(**spec.circuit)
+        source = spec.circuit
+        found = lab.circuit(source) if isinstance(source, Circuit) else propose(lab, source)
         circuits["circuit"] = _measure(lab, found)
     for name in dict.fromkeys(claim.of for claim in spec.claims if claim.of and _has_baseline(claim)):
         circuits[name] = _measure(lab, lab.circuit(spec.groups[name]))

@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 from circuittest.circuit import Circuit
 from circuittest.claims.groups import Group, split
 from circuittest.errors import CircuitError, CircuittestError, SpecError, TaskError, UnitError, UsageError
+from circuittest.find.recipe import propose
 from circuittest.lock import Lock, lock_path
 from circuittest.spec.lock import check_lock
 from circuittest.spec.schema import ClaimSpec, Spec, compares, spelled
@@ -92,7 +93,7 @@ def _circuit_of(spec: Spec, claim: ClaimSpec, lab: Any) -> Circuit:
         if isinstance(source, Circuit):
             _check_members(spec, source, lab, place)
             return lab.circuit(source)
-        return lab.shared(**(source or {}))
+        return propose(lab, source or {})
     except TaskError as error:
         _at(spec, "task", error)
     except (UnitError, CircuitError, UsageError) as error:

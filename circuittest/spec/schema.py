@@ -70,7 +70,7 @@ class FoundCircuit(BaseModel):
 
     model_config = _CONFIG
 
-    method: Word = "eap"
+    method: Literal["eap", "eap-ig", "exact"] = "eap"
     universe: Word | Ids = "heads"
     top: Percent = "20%"
     at: Annotated[int, Field(ge=1, le=100)] = 95
@@ -79,6 +79,19 @@ class FoundCircuit(BaseModel):
     steps: Annotated[int, Field(ge=1)] | None = None
     baseline: Literal["counterfactual", "zero", "mean"] | None = None
     dtype: Literal["bfloat16", "float16", "float32"] | None = None
+
+
+class MinimalCircuit(BaseModel):
+    """``circuit: {method: minimal, faithfulness: 0.8, cap: 5%}``: the fewest edges that do so much of the behaviour."""
+
+    model_config = _CONFIG
+
+    method: Literal["minimal"]
+    faithfulness: Annotated[float, Field(gt=0, lt=1)] = 0.8
+    cap: Percent = "5%"
+    level: Literal["units", "edges"] = "units"
+    steps: Annotated[int, Field(ge=1)] | None = None
+    metric: Literal["logit_diff", "log_prob", "prob_diff", "accuracy"] | None = None
 
 
 class FileCircuit(BaseModel):
@@ -172,7 +185,8 @@ class Spec:
     task, task_options:
         Name, and the keyword options of `Lab` that the file sets (discover, evaluate, seed, …).
     circuit:
-        Options of `Lab.shared` (a mapping), a `Circuit` (from a file or ids), or None where every claim names a group.
+        Options of `Lab.shared` or `Lab.minimal` (a mapping; `circuittest.find.recipe.propose`), a `Circuit` (from a
+        file or ids), or None where every claim names a group.
     groups:
         Circuits by name.
     claims:

@@ -13,6 +13,7 @@ from hypothesis import given, settings, strategies as st
 
 from circuittest.errors import UsageError
 from circuittest.find.minimal import Minimal, from_logits, grid, holds, minimal, nodes
+from circuittest.find.recipe import propose
 from circuittest.find.sizes import connected
 from circuittest.lab import Lab
 from circuittest.tables import ScoreTable
@@ -247,9 +248,10 @@ class TestPlanted:
         assert len(found.circuit.seen()) == len(lab.data.discover) + len(lab.data.evaluate)
 
     def test_a_spec_gets_units_or_edges(self, lab: Lab) -> None:
-        assert lab.proposed(method="minimal", faithfulness=0.9).units == (planted.CARRIER, planted.READER)
-        assert lab.proposed(method="minimal", level="edges").edges == tuple(sorted(PATH))
-        assert lab.proposed(universe="heads", at=60) == lab.shared(universe="heads", at=60)
+        found = propose(lab, {"method": "minimal", "faithfulness": 0.9})
+        assert found.units == (planted.CARRIER, planted.READER)
+        assert propose(lab, {"method": "minimal", "level": "edges"}).edges == tuple(sorted(PATH))
+        assert propose(lab, {"universe": "heads", "at": 60}) == lab.shared(universe="heads", at=60)
 
     def test_refusals(self, lab: Lab) -> None:
         divergence = Lab(lab.model, lab.data, metric="kl")

@@ -72,6 +72,13 @@ def test_the_example_suites_are_valid(path: Path, validator: Any) -> None:
         (changed("model", to=["zoo:gqa", "zoo:mha"]), True),
         (changed("task", to="ioi"), True),
         (changed("circuit", to={"units": ["L0.H1"]}), True),
+        (
+            changed("circuit", to={"method": "minimal", "faithfulness": 0.9, "cap": "2%", "level": "edges"}),
+            True,
+        ),
+        (changed("circuit", to={"method": "minimal", "top": "20%"}), False),
+        (changed("circuit", to={"method": "minimal", "faithfulness": 1.0}), False),
+        (changed("circuit", to={"faithfulness": 0.8}), False),
         (changed("model", to=[]), False),
         (changed("model", to=3), False),
         (changed("circuittest", to=2), False),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from circuittest.circuit import Circuit
@@ -50,6 +52,19 @@ def judged(tmp_path):
         return [judge(spec, claim, lab) for claim in spec.claims]
 
     return judged
+
+
+def test_a_minimal_circuit_is_asked_for_by_its_options(judged):
+    class Searches(Recorded):
+        def minimal(self, **options):
+            self.calls.append(("minimal", options))
+            return SimpleNamespace(circuit=Circuit.of(["L0.H1->logits"]), units=Circuit.of(["L0.H1"]))
+
+    for level, members in (("", ["L0.H1"]), (", level: edges", ["L0.H1->logits"])):
+        lab = Searches()
+        judged(f"circuit: {{method: minimal, cap: 2%{level}}}\nclaims:\n  - necessity: {{min: 0.3}}\n", lab)
+        assert lab.calls[0] == ("minimal", {"faithfulness": 0.8, "cap": "2%"})
+        assert lab.calls[1][1] == Circuit.of(members)
 
 
 def test_the_lab_is_asked_for_circuit_claim_options_and_threshold(judged):
