@@ -10,6 +10,7 @@ from circuittest.budget import OverBudget, metered, within_budget
 from circuittest.circuit import Circuit
 from circuittest.errors import UsageError, did_you_mean
 from circuittest.lab.claims import Claims
+from circuittest.progress import claiming
 
 if TYPE_CHECKING:
     from circuittest.stats import Estimate, Inference
@@ -90,7 +91,7 @@ class Lab(Claims):
         early = {name: value for name, value in given.items() if name in kind.reserved}
         estimate: Estimate
         try:
-            with metered(self.budget):
+            with metered(self.budget), claiming(f"{claim} of {self!r}"):
                 estimate = kind.function(self, *about, **options, **early)
         except OverBudget as error:
             if within_budget():  # the budget is that of the claim which measures this one

@@ -31,6 +31,7 @@ from circuittest.measure.suffix import (
 )
 from circuittest.measure.values import CALIBRATED, Source, check_value, source, zeros
 from circuittest.models.loaded import LoadedModel
+from circuittest.progress import advance, following
 from circuittest.tables import OutcomeTable
 from circuittest.units import Unit
 
@@ -98,7 +99,7 @@ def ablate(
     todo = sorted(dict.fromkeys(parts), key=_lowest(model))  # equal interventions run once
     batches = plan(items, model, batch_size=batch_size)
     found = {one: _Row(len(items)) for one in todo}
-    with model.measuring(), torch.no_grad():
+    with model.measuring(), torch.no_grad(), following("ablation", len(items) * len(todo)):
         replacing = source(
             model,
             value,
@@ -200,6 +201,7 @@ class _Run:
             clean = clean_run(model, ids, starts, batch.tail)
         if () in self.found and clean is not None:
             self.found[()].put(batch.rows, _on_cpu(outcomes(model, clean.rows, targets)))
+            advance(len(ids))
         values = self.source.of(batch) if active else Values({})
         for group, start in zip(groups, starts, strict=True):
             rows = self._ablated_rows(ids, group, start, clean, values, tail=batch.tail, prove=prove)
@@ -208,6 +210,7 @@ class _Run:
                 part = slice(position * len(ids), (position + 1) * len(ids))
                 own = {name: column[part] for name, column in results.items()}
                 self.found[one].put(batch.rows, _on_cpu(own))
+            advance(len(group) * len(ids))
 
     def _ablated_rows(
         self,

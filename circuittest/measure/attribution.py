@@ -30,6 +30,7 @@ from circuittest.measure.nodes import node_scores, units_of
 from circuittest.measure.rows import Rows, StreamedRows
 from circuittest.measure.trace import FINE, Trace, Writes, points, trace
 from circuittest.models.loaded import LoadedModel
+from circuittest.progress import advance, following
 from circuittest.tables import Member, ScoreTable
 from circuittest.units import Layout
 
@@ -143,7 +144,7 @@ def attribute(
         choices["calibration"] = [item.index for item in calibration]
     rows = _rows(out, members, items, choices, batches)
     try:
-        with model.measuring():
+        with model.measuring(), following("attribution", len(items)):
             fine = [kind for kind in FINE if kind in kinds and level == "units"]
             others = baseline_writes(model, baseline, calibration, fine=fine, batch_size=batch_size)
             scoring = _Scoring(model, scorer, metric, path, others, level, unit_score, kinds)
@@ -153,6 +154,7 @@ def attribute(
                 for part in scoring(batch):
                     rows.put(batch.rows[start : start + len(part)], part.to("cpu", torch.float32).numpy())
                     start += len(part)
+                    advance(len(part))
 
             done = within_memory(batches, work)
         choices["batches"] = describe(done)

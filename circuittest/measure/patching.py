@@ -28,6 +28,7 @@ from circuittest.measure.suffix import clean_run, resume, shortcuts
 from circuittest.measure.trace import Place
 from circuittest.measure.wires import Wires, masks, places
 from circuittest.models.loaded import LoadedModel
+from circuittest.progress import advance, following
 from circuittest.tables import Member, OutcomeTable
 from circuittest.units import Edge, Unit
 
@@ -124,7 +125,7 @@ def patch_edges(
     where = [places(model.layout, (edge for edge in edges if isinstance(edge, Edge))) for edges in todo]
     batches = plan(items, model, batch_size=batch_size)
     runs = _Runs(model, where, keep, len(items))
-    with model.measuring(), torch.no_grad():
+    with model.measuring(), torch.no_grad(), following("patching", len(items) * len(todo)):
         for number, batch in enumerate(batches):
             runs.batch(batch, replaced, prove=number == 0)
     names = sorted(set(runs.columns) - set(undefined(items)))
@@ -175,6 +176,7 @@ class _Runs:
                 clean = writes(self.model, part.prompts(self.model.device), residuals=True)
             for group in groups:
                 self._run(part, values, clean, group, prove and first == 0)
+                advance(len(part.items) * len(group))
 
     @cached_property
     def tuples(self) -> bool:

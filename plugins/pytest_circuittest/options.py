@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+PROGRESS = ("auto", "bar", "lines", "none")
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 
 
@@ -43,6 +44,12 @@ def add_options(parser: pytest.Parser) -> None:
         help="what a spec's undecided claim does to its test item (default: fail)",
     )
     group.addoption(
+        "--circuit-progress",
+        choices=PROGRESS,
+        default=None,
+        help="how far long measurements are: bar (a terminal), lines (a log), none; auto chooses, and -q is none",
+    )
+    group.addoption(
         "--circuit-update",
         choices=("new", "all", "diff"),
         default=None,
@@ -61,6 +68,7 @@ def add_options(parser: pytest.Parser) -> None:
     )
     parser.addini("circuit_device", "as --circuit-device", type="string", default="auto")
     parser.addini("circuit_budget", "as --circuit-budget", type="string", default="")
+    parser.addini("circuit_progress", "as --circuit-progress", type="string", default="auto")
     parser.addini("circuit_dtype", "as --circuit-dtype", type="string", default="float32")
 
 
@@ -141,6 +149,7 @@ class Settings:
     budget: int | None = None
     update: str | None = None
     accept_model: bool = False
+    progress: str = "auto"
     #: Equal lab requests become one object: pytest before 9.1 tells parameters apart by identity.
     requests: dict[Any, Any] = field(default_factory=dict, compare=False)
 
@@ -169,6 +178,9 @@ def _read(config: pytest.Config) -> Settings:
     dtype = config.getoption("circuit_dtype") or config.getini("circuit_dtype")
     if dtype not in DTYPES:
         raise pytest.UsageError(f"--circuit-dtype {dtype}: use one of {', '.join(DTYPES)}")
+    progress = config.getoption("circuit_progress") or config.getini("circuit_progress")
+    if progress not in PROGRESS:
+        raise pytest.UsageError(f"circuit_progress = {progress}: use one of {', '.join(PROGRESS)}")
     return Settings(
         replacements=Replacements.parse(config.getoption("circuit_model") or []),
         model=config.getini("circuit_model"),
@@ -181,6 +193,7 @@ def _read(config: pytest.Config) -> Settings:
         budget=_budget(config.getoption("circuit_budget") or config.getini("circuit_budget")),
         update=config.getoption("circuit_update"),
         accept_model=config.getoption("circuit_accept_model"),
+        progress=progress,
     )
 
 

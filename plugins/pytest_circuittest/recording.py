@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_circuittest import live
 from pytest_circuittest.explain import explanation, shorten, show_refuted
 from pytest_circuittest.reports import add_properties
 from pytest_circuittest.specs import SpecItem
@@ -130,7 +131,7 @@ def recording(item: pytest.Item) -> Iterator[None]:
     recorder = item.stash[_RECORDER] = Recorder(item)
     token = _active.set(recorder)
     try:
-        with listen(recorder.judged), listen_measured(recorder.measured):
+        with listen(recorder.judged), listen_measured(recorder.measured), live.shown(item.config):
             yield
     finally:
         _active.reset(token)
