@@ -13,7 +13,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -24,13 +24,17 @@ from numpy.typing import NDArray
 from circuittest.circuit import Circuit
 from circuittest.errors import CircuittestError, SpecError, UsageError
 from circuittest.units import Layout
+from circuittest.weights import Weights
 
-SCHEMA = "circuittest-lock/1"
+SCHEMA = "circuittest-lock/2"
 AGAIN = "restore it from version control, or write it again on the base model with --circuit-update=all"
 
 #: Rows of graded outcomes.
 ROWS = ("nothing", "universe", "circuit", "controls")
+#: Rows with the circuit kept.
+KEPT = ("nothing kept", "circuit kept")
 ACCURACIES = ("argmax", "candidates")
+GRADED = ("log_prob", "logit_diff")
 
 Floats = NDArray[np.float64]
 
@@ -49,12 +53,18 @@ class Outcomes:
         Column → [3 + R × n] 0 or 1: nothing, the universe, the circuit, and each control ablated.
     graded:
         Column → [4 × n]: nothing, the universe, the circuit ablated, and the mean over controls.
+    kept:
+        Column → [2 × n] `KEPT`: the universe, and the universe without the circuit, as on the counterfactual prompt.
+    no_kept:
+        Why `kept` is empty, or "".
     """
 
     universe: tuple[str, ...]
     controls: tuple[tuple[str, ...], ...]
     accuracies: Mapping[str, Floats]
     graded: Mapping[str, Floats]
+    kept: Mapping[str, Floats] = field(default_factory=dict)
+    no_kept: str = ""
 
     def rows(self, measure: str) -> Floats:
         """[4 × n] `ROWS` of a measure. Raises UsageError where the lock does not hold it."""
@@ -118,6 +128,9 @@ class Lock:
         Versions.
     scored:
         Digest of what counts as right on the evaluation examples (`scored_digest`); "" in locks without it.
+    weights:
+        Traces of the weights, by which heads that changed places and other training runs are told; None for quantised
+        models.
     digest:
         The checksum.
     """
@@ -131,6 +144,7 @@ class Lock:
     claims: Mapping[str, Mapping[str, Any]]
     made: Mapping[str, Any]
     scored: str = ""
+    weights: Weights | None = None
 
     def body(self) -> dict[str, Any]:
         """Everything but schema and checksum, in plain JSON types."""
@@ -141,6 +155,7 @@ class Lock:
             "discover": " ".join(self.discover),
             "evaluate": " ".join(self.evaluate),
             **({"scored": self.scored} if self.scored else {}),
+            **({"weights": self.weights.to_dict()} if self.weights else {}),
             "circuits": {name: _locked(one) for name, one in self.circuits.items()},
             "claims": {name: dict(one) for name, one in self.claims.items()},
             "made": dict(self.made),
@@ -210,6 +225,7 @@ class Lock:
                 claims={key: dict(one) for key, one in body["claims"].items()},
                 made=dict(body["made"]),
                 scored=str(body.get("scored", "")),
+                weights=Weights.from_dict(body["weights"]) if "weights" in body else None,
             )
         except (CircuittestError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise SpecError("the lock is malformed", f"{error!r:.200}", AGAIN, file=file) from error
@@ -254,6 +270,11 @@ def _locked(one: Locked) -> dict[str, Any]:
             "controls": [" ".join(units) for units in outcomes.controls],
             "accuracies": {key: _bits(table) for key, table in outcomes.accuracies.items()},
             "graded": {key: [_numbers(row) for row in table] for key, table in outcomes.graded.items()},
+            "kept": {
+                key: _bits(table) if key in ACCURACIES else [_numbers(row) for row in table]
+                for key, table in outcomes.kept.items()
+            },
+            "no_kept": outcomes.no_kept,
         }
     if (ranking := one.ranking) is not None:
         found["ranking"] = {
@@ -276,6 +297,13 @@ def _read_locked(data: Mapping[str, Any]) -> Locked:
                 for key, rows in given["accuracies"].items()
             },
             graded={key: _read_rows(rows, len(ROWS)) for key, rows in given["graded"].items()},
+            kept={
+                key: _read_bits(rows, len(KEPT)).astype(np.float64)
+                if key in ACCURACIES
+                else _read_rows(rows, len(KEPT))
+                for key, rows in given["kept"].items()
+            },
+            no_kept=str(given["no_kept"]),
         )
     if (given := data.get("ranking")) is not None:
         members = tuple(given["members"].split())

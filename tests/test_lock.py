@@ -69,8 +69,8 @@ def change(**keys: Any) -> Any:
         (lambda text: "<<<<<<< HEAD\n" + text, "torn"),
         (lambda text: text.replace('"base"', '"bass"'), "changed by hand"),
         (
-            lambda text: text.replace("lock/1", "lock/2"),
-            "another version: its schema is 'circuittest-lock/2'",
+            lambda text: text.replace("lock/2", "lock/1"),
+            "another version: its schema is 'circuittest-lock/1'",
         ),
         (lambda text: "[]", "another version"),
     ],

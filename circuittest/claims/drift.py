@@ -1,235 +1,52 @@
 """Drift: what a fine-tune changed in behaviour, in what a circuit does, and in which circuit the model has.
 
-A tuned model is compared with the lock of its base (`circuittest.lock`), on the same examples, the same circuit and the
-same control sets, so that everything is paired and the base need not be loaded. Each claim has its own margin, which a
-person gives: "no drift" is shown by an interval inside the margins (two one-sided tests, Schuirmann 1987), never by a
-difference that is not significant. Where the weights are the base's own, the drift is zero and nothing is measured.
+A tuned model is compared with the lock of its base (`circuittest.claims.pairing`). Each claim has its own margin, which
+a person gives: "no drift" is shown by an interval inside the margins (two one-sided tests, Schuirmann 1987), never by a
+difference that is not significant.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
+from pydantic import Field
 
 from circuittest.circuit import prompt_digest
-from circuittest.claims.gates import controls_leave_headroom, majority
-from circuittest.errors import SpecError, UsageError
+from circuittest.claims.pairing import (
+    Measure,
+    Pair,
+    SameWeights,
+    Side,
+    checked_margin,
+    found_again,
+    measured_kept,
+    other_metric,
+    pair,
+)
 from circuittest.find.ranking import per_example
 from circuittest.find.recipe import recipe_of, scoring_of
 from circuittest.find.shared import shared
-from circuittest.lock import Lock, Locked, scored_digest
-from circuittest.stats import Competence, Estimate, Inference, MeanInference, competence
+from circuittest.stats import Estimate, Inference, MeanInference
 from circuittest.stats.absolute import AbsoluteInference
-from circuittest.stats.inference import Op, nothing_needed
 from circuittest.stats.resampling import Floats, generator
-from circuittest.units import Unit
 
 if TYPE_CHECKING:
     from circuittest.circuit import Circuit
     from circuittest.lab import Lab
 
-Measure = Literal["accuracy", "log_prob", "logit_diff"]
-Side = Literal["both", "worse"]
+#: The largest change of no interest.
+Margin = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 #: Random cuts of the discovery examples, for what the base's circuit agrees with itself.
 CUTS = 200
-
-
-class SameWeights:
-    """A drift of exactly zero: the model is its base. An `Inference`."""
-
-    value = 0.0
-    method = "the weights are the base's: nothing was measured"
-
-    def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Zero."""
-        return 0.0, 0.0
-
-    def p_value(self, op: Op, threshold: float) -> float:
-        """0 where the claim holds of zero, else 1."""
-        holds = {
-            ">=": threshold <= 0,
-            ">": threshold < 0,
-            "<=": threshold >= 0,
-            "<": threshold > 0,
-        }
-        return 0.0 if holds[op] else 1.0
-
-    def needed(self, op: Op, threshold: float) -> Mapping[str, Any]:
-        """Nothing would change it."""
-        return nothing_needed()
-
-
-@dataclass(frozen=True)
-class Rows:
-    """One measure with nothing, the universe, and the circuit ablated, and its mean over the control sets; each [n]."""
-
-    nothing: Floats
-    universe: Floats
-    circuit: Floats
-    controls: Floats
-
-    @property
-    def beyond(self) -> Floats:
-        """[n] damage beyond the controls."""
-        return self.controls - self.circuit
-
-
-@dataclass(frozen=True)
-class Pair:
-    """A lab and the lock of its base.
-
-    Attributes
-    ----------
-    lab:
-        The tuned model.
-    lock, base:
-        The file, and what it holds of the circuit.
-    """
-
-    lab: Lab
-    lock: Lock
-    base: Locked
-    _rows: dict[str, Rows] = field(default_factory=dict, repr=False)
-
-    @property
-    def same(self) -> bool:
-        """Is the model its base?"""
-        return self.lock.model["fingerprint"] == self.lab.fingerprint
-
-    @cached_property
-    def reason(self) -> str:
-        """Why nothing can be paired, or ""."""
-        if self.base.outcomes is None:
-            return f"the lock holds no outcomes of the base: {self.base.missing or 'it was made without'}"
-        here = tuple(prompt_digest(item.prompt_ids) for item in self.lab.data.evaluate)
-        if here != self.lock.evaluate:
-            known = len(set(here) & set(self.lock.evaluate))
-            return (
-                f"the evaluation examples are not those of the lock ({known} of {len(here)} are in it): drift is "
-                "paired, so use the sizes, seed and prefix of the spec"
-            )
-        if self.lock.scored and self.lock.scored != scored_digest(self.lab.data.evaluate):
-            return (
-                "the evaluation examples have other answers or foils than in the lock, so that outcomes are no pairs: "
-                "use the task's file as it was, or write the lock again on the base model"
-            )
-        gate = self.competence_of(self.rows_of_base(self.lab.accuracy))
-        return f"the base: {gate.reason}" if not gate.passed else ""
-
-    def column(self, measure: Measure) -> str:
-        """What outcome tables call a measure."""
-        return self.lab.accuracy if measure == "accuracy" else measure
-
-    def rows_of_base(self, column: str) -> Rows:
-        """What the lock holds. Raises UsageError where it does not hold the measure."""
-        if self.base.outcomes is None:
-            raise UsageError("the lock holds no outcomes", self.base.missing)
-        return Rows(*self.base.outcomes.rows(column))
-
-    def ends(self, column: str) -> tuple[Floats, Floats]:
-        """[n] and [n]: the tuned model with nothing and with the universe ablated."""
-        table = self.lab.outcomes([(), self.universe]).measure(column)
-        return table[0], table[1]
-
-    def rows(self, column: str) -> Rows:
-        """The same rows of the tuned model, measured by the same calls."""
-        if column not in self._rows:
-            rows, _ = measured_rows(self.lab, self.universe, self.base.circuit.units, self.controls, column)
-            self._rows[column] = Rows(*rows)
-        return self._rows[column]
-
-    @cached_property
-    def universe(self) -> tuple[Unit, ...]:
-        """What the controls were drawn from."""
-        return () if self.base.outcomes is None else tuple(map(Unit.parse, self.base.outcomes.universe))
-
-    @cached_property
-    def controls(self) -> tuple[tuple[Unit, ...], ...]:
-        """The control sets."""
-        sets = () if self.base.outcomes is None else self.base.outcomes.controls
-        return tuple(tuple(map(Unit.parse, one)) for one in sets)
-
-    def competence_of(self, rows: Rows) -> Competence:
-        """The competence gate on outcomes of these examples."""
-        return competence(
-            rows.nothing,
-            chance=self.lab.data.chance,
-            majority=majority(self.lab),
-            ablated=rows.universe,
-            headroom=self.lab.headroom,
-        )
-
-    def choices(self) -> dict[str, Any]:
-        """For the record."""
-        return {
-            "baseline": self.lock.digest[:16],
-            "base": {key: self.lock.model[key] for key in ("name", "fingerprint")},
-        }
-
-
-def measured_rows(
-    lab: Lab,
-    universe: Sequence[Unit],
-    circuit: Sequence[Unit],
-    controls: Sequence[Sequence[Unit]],
-    column: str,
-) -> tuple[Floats, Floats]:
-    """[4 × n] rows of `Rows`, and [R × n] of the controls.
-
-    Locks are made and compared by the same calls, so that equal models give equal bits.
-    """
-    ends = lab.outcomes([(), universe]).measure(column)
-    ablated = lab.outcomes([circuit]).measure(column)
-    table = lab.outcomes(controls).measure(column)
-    return np.vstack((ends, ablated, table.mean(0))), table
-
-
-def pair(lab: Lab, circuit: Circuit | None, baseline: str) -> Pair:
-    """The lab beside the lock of its base.
-
-    Raises
-    ------
-    UsageError
-        There is no lock, or it does not hold the circuit.
-    """
-    if baseline == "lock":
-        raise UsageError(
-            "no lock is given",
-            "only a spec has one beside it",
-            "give the path of a .circuit.lock as baseline",
-        )
-    try:
-        lock = Lock.load(baseline)
-    except SpecError as error:
-        raise UsageError(error.what, error.why, error.do) from error
-    if lab.layout != lock.layout:
-        raise UsageError("the lock is of another architecture", f"{lock.layout.describe()}", "give another")
-    if circuit is None:
-        every = [one for one in lock.circuits.values() if one.outcomes is not None] or list(
-            lock.circuits.values()
-        )
-        if not every:
-            raise UsageError("the lock holds no circuit", "the spec gives none", "add 'circuit' to the spec")
-        return Pair(lab, lock, every[0])
-    found = lock.of(circuit)
-    if found is None:
-        raise UsageError(
-            f"the lock does not hold the circuit {circuit.name}",
-            "what the base does with it is not known",
-            "write the lock again on the base model with --circuit-update=all, or claim drift of the locked circuit",
-        )
-    return Pair(lab, lock, found)
 
 
 def drift_behaviour(
     lab: Lab,
     *,
     baseline: str = "lock",
-    margin: float,
+    margin: Margin,
     metric: Measure = "accuracy",
     side: Side = "both",
     seed: int = 0,
@@ -254,6 +71,7 @@ def drift_behaviour(
     Invalid when the examples are not those of the lock, and when the base was not competent. A tuned model that lost
     the task is no reason: it drifted.
     """
+    checked_margin(margin)
     both = pair(lab, None, baseline)
     choices = {**both.choices(), "margin": margin, "metric": metric, "side": side, "seed": seed}
     if reason := both.reason:
@@ -262,7 +80,7 @@ def drift_behaviour(
     before = both.rows_of_base(column).nothing
     after = before if both.same else both.ends(column)[0]
     bounds = (-1.0, 1.0) if metric == "accuracy" else None
-    details = {"m_base": float(before.mean()), "m_tuned": float(after.mean())}
+    details = {"m_base": float(before.mean()), "m_tuned": float(after.mean()), **both.relation()}
     return _drift(both, "drift.behaviour", None, after - before, bounds, side, seed, choices, details)
 
 
@@ -271,17 +89,22 @@ def drift_function(
     circuit: Circuit,
     *,
     baseline: str = "lock",
-    margin: float,
+    margin: Margin,
+    part: Literal["necessity", "sufficiency"] = "necessity",
+    found: Literal["base", "tuned"] = "base",
+    base: str | None = None,
     metric: Measure = "accuracy",
     side: Side = "both",
     seed: int = 0,
 ) -> Estimate:
-    """How far the damage that a circuit's ablation does is from what it did in the base.
+    """How far what a circuit does in a tuned model is from what it does in the base.
 
-    Estimand: |D(tuned) - D(base)|, D the damage beyond controls, mean over the lock's control sets C of m(C) - m(S), on
-    the same examples, circuit and control sets; conditional on those sets. It is the numerator of `necessity`, in
-    points of accuracy (nats, logits), not divided by the base accuracy, which the fine-tune may change. With
-    ``side="worse"`` only a fall counts. Without another threshold a spec claims ``max`` = `margin`.
+    Estimand: |D(tuned) - D(base)| on the same examples. For ``part="necessity"`` D is the damage beyond controls, mean
+    over the lock's control sets C of m(C) - m(S), conditional on those sets; for "sufficiency" it is what the circuit
+    alone restores, m(circuit kept) - m(nothing kept), where all other units of the universe give what they give on the
+    counterfactual prompt. They are the numerators of `necessity` and `sufficiency`, in points of accuracy (nats,
+    logits), not divided by what the base can lose, which the fine-tune may change. With ``side="worse"`` only a fall
+    counts. Without another threshold a spec claims ``max`` = `margin`.
 
     Parameters
     ----------
@@ -289,30 +112,66 @@ def drift_function(
         As for `drift.behaviour`.
     margin:
         The largest drift of no interest.
+    found:
+        "base": the circuit of the lock; "tuned": the circuit that the same recipe finds in the tuned model, whose work
+        the base is then asked for as well. For that the base is loaded.
+    base:
+        With ``found="tuned"``, a name or directory of the base model; by default the name in the lock.
 
-    Invalid as `drift.behaviour`, and when the controls left the base too little to lose.
+    Invalid as `drift.behaviour`; when the controls left the base too little to lose; when the circuit was chosen on
+    evaluation examples; and where the weights have nothing in common with the base's, as in a model from another
+    training run, because units are compared by their position.
     """
+    checked_margin(margin)
     both = pair(lab, circuit, baseline)
     choices = {**both.choices(), "margin": margin, "metric": metric, "side": side, "seed": seed}
-    if reason := both.reason or controls_reason(both):
-        return lab.estimate("drift.function", circuit, choices=choices, invalid=reason)
+    choices |= {"part": part, "found": found}
+    reason = both.no_pair(circuit)
+    if not reason and found == "tuned":
+        circuit, both, reason = found_again(both, base)
+    if not reason and part == "sufficiency" and both.base.outcomes is not None:
+        reason = both.base.outcomes.no_kept
+    if reason:
+        return lab.estimate(
+            "drift.function", circuit, choices=choices, details=both.relation(), invalid=reason
+        )
     column = both.column(metric)
+    measured = _restored if part == "sufficiency" else _damage
+    values, details = measured(both, column)
+    details |= {"circuit": [str(unit) for unit in circuit.units], **both.relation()}
+    bounds = (-2.0, 2.0) if metric == "accuracy" else None
+    return _drift(both, "drift.function", circuit, values, bounds, side, seed, choices, details)
+
+
+def _damage(both: Pair, column: str) -> tuple[Floats, dict[str, Any]]:
+    """[n] change of the damage beyond controls, and what it was made of."""
     before = both.rows_of_base(column)
     after = before if both.same else both.rows(column)
-    bounds = (-2.0, 2.0) if metric == "accuracy" else None
-    details = {
+    return after.beyond - before.beyond, {
         "beyond_base": float(before.beyond.mean()),
         "beyond_tuned": float(after.beyond.mean()),
         "m_base": [float(row.mean()) for row in (before.nothing, before.circuit, before.controls)],
         "m_tuned": [float(row.mean()) for row in (after.nothing, after.circuit, after.controls)],
         "controls": [[str(unit) for unit in units] for units in both.controls],
     }
-    values = after.beyond - before.beyond
-    return _drift(both, "drift.function", circuit, values, bounds, side, seed, choices, details)
+
+
+def _restored(both: Pair, column: str) -> tuple[Floats, dict[str, Any]]:
+    """[n] change of what the circuit alone restores, and what it was made of."""
+    before = both.kept_of_base(column)
+    after = before
+    if not both.same:
+        after = measured_kept(both.lab, both.universe, both.base.circuit.units).measure(column)
+    return (after[1] - after[0]) - (before[1] - before[0]), {
+        "restored_base": float((before[1] - before[0]).mean()),
+        "restored_tuned": float((after[1] - after[0]).mean()),
+        "m_base": [float(row.mean()) for row in before],
+        "m_tuned": [float(row.mean()) for row in after],
+    }
 
 
 def drift_structure(
-    lab: Lab, circuit: Circuit, *, baseline: str = "lock", margin: float, seed: int = 0
+    lab: Lab, circuit: Circuit, *, baseline: str = "lock", margin: Margin, seed: int = 0
 ) -> Estimate:
     """How much of each example's own circuit a fine-tune replaced.
 
@@ -325,10 +184,11 @@ def drift_structure(
     examples the mean Jaccard index of the base's circuits of A and B (``floor``) beside that of the base's of A and the
     tuned's of B (``across``).
 
-    Invalid when the circuit was not found by `Lab.shared`, when the discovery examples are not those of the lock, and
-    when the lock holds no ranking of so many members. Units are compared by position: for a model from another training
-    run the value means nothing.
+    Invalid when the circuit was not found by `Lab.shared`, when the discovery examples are not those of the lock, when
+    the lock holds no ranking of so many members, and where the weights have nothing in common with the base's, as in a
+    model from another training run: units are compared by their position.
     """
+    checked_margin(margin)
     both = pair(lab, circuit, baseline)
     choices: dict[str, Any] = {**both.choices(), "margin": margin, "seed": seed}
 
@@ -345,26 +205,32 @@ def drift_structure(
         return invalid(
             "the discovery examples are not those of the lock: use the sizes, seed and prefix of the spec"
         )
-    if reason := other_metric(lab, both.base.circuit):
+    if reason := both.stranger or other_metric(lab, both.base.circuit):
         return invalid(reason)
     choices |= recipe
-    table = lab.scores(**scoring_of(recipe))
-    if tuple(map(str, table.members)) != ranking.members:
-        return invalid("the lock ranks other members than the model has in this universe")
-    found = per_example(table, recipe["top"])
-    replaced = 1.0 - (found.inside & ranking.inside).sum(1) / found.k
-    masks = [shared(inside, recipe["at"]) for inside in (ranking.inside, found.inside)]
-    size = np.abs(table.values).mean(0, dtype=np.float64)
+    inside, size = ranking.inside, ranking.mean
+    if not both.same:
+        table = lab.scores(**scoring_of(recipe))
+        if tuple(map(str, table.members)) != ranking.members:
+            return invalid("the lock ranks other members than the model has in this universe")
+        inside = per_example(table, recipe["top"]).inside
+        size = np.abs(table.values).mean(0, dtype=np.float64)
+    k = int(ranking.inside[0].sum())
+    replaced = 1.0 - (inside & ranking.inside).sum(1) / k
+    masks = [shared(one, recipe["at"]) for one in (ranking.inside, inside)]
+    again = [member for member, keep in zip(ranking.members, masks[1], strict=True) if keep]
+    places = {str(before): str(after) for before, after in both.moved.items()}
     details = {
-        "rediscovered": [str(m) for m, keep in zip(table.members, masks[1], strict=True) if keep],
+        "rediscovered": [places.get(member, member) for member in again],
         "jaccard": _jaccard(*masks),
-        "replaced_by_chance": 1.0 - found.k / len(table.members),
+        "replaced_by_chance": 1.0 - k / len(ranking.members),
         "rank_correlation": _spearman(ranking.mean, size),
-        "k": found.k,
-        **halves(ranking.inside, found.inside, recipe["at"], seed),
+        "k": k,
+        **halves(ranking.inside, inside, recipe["at"], seed),
+        **both.relation(),
     }
     inference: Inference = (
-        SameWeights() if both.same else MeanInference(replaced, bounds=(0.0, 1.0), seed=seed)
+        SameWeights(both.moved) if both.same else MeanInference(replaced, bounds=(0.0, 1.0), seed=seed)
     )
     return lab.estimate(
         "drift.structure",
@@ -373,25 +239,7 @@ def drift_structure(
         n_examples=len(here),
         choices=choices,
         details=details,
-    )
-
-
-def controls_reason(both: Pair) -> str:
-    """The base's controls left something to lose, or why not."""
-    rows = both.rows_of_base(both.lab.accuracy)
-    gate = both.competence_of(rows)
-    reason = controls_leave_headroom(gate, float(rows.controls.mean()), len(both.base.circuit.units))
-    return f"the base: {reason}" if reason else ""
-
-
-def other_metric(lab: Lab, circuit: Circuit) -> str:
-    """Why the scores behind a locked circuit are no pair of this lab's, or ""."""
-    found = circuit.origin.get("metric")
-    if found in (None, lab.metric):
-        return ""
-    return (
-        f"the base's scores are derivatives of {found}, and this lab's would be of {lab.metric}: what changed with the "
-        f"metric would pass for drift; use metric={found!r}"
+        hints=both.hints(circuit),
     )
 
 
@@ -423,7 +271,7 @@ def _drift(
     details: Mapping[str, Any],
 ) -> Estimate:
     """The estimate from tuned minus base, [n]."""
-    signed: Inference = SameWeights()
+    signed: Inference = SameWeights(both.moved)
     if not both.same:
         signed = MeanInference(values if side == "both" else -values, bounds=bounds, seed=seed)
     return both.lab.estimate(
@@ -432,6 +280,7 @@ def _drift(
         inference=AbsoluteInference(signed) if side == "both" else signed,
         choices=choices,
         details={**details, "signed": float(values.mean())},
+        hints=both.hints(circuit),
     )
 
 

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
+from pydantic import Field
 
 from circuittest.circuit import prompt_digest
 from circuittest.claims import labels
-from circuittest.claims.drift import CUTS, Pair, Rows, SameWeights, controls_reason, other_metric, pair
-from circuittest.claims.gates import majority
+from circuittest.claims.drift import CUTS
+from circuittest.claims.gates import disjoint, majority
 from circuittest.claims.necessity import necessity
+from circuittest.claims.pairing import (
+    Pair,
+    Rows,
+    SameWeights,
+    controls_reason,
+    other_metric,
+    pair,
+)
+from circuittest.errors import UsageError
 from circuittest.find.ranking import per_example
 from circuittest.find.recipe import recipe_of, scoring_of
 from circuittest.find.shared import shared
 from circuittest.stats import Estimate, Inference, MeanInference, PairedDifferenceInference
-from circuittest.stats.labels import Label
+from circuittest.stats.labels import Label, established
 from circuittest.stats.resampling import generator
 
 if TYPE_CHECKING:
@@ -27,6 +37,8 @@ if TYPE_CHECKING:
 #: One-sided level of every part of an outcome.
 LEVEL = 0.025
 NAMES = ("broken", "weakened", "kept", "moved", "spread")
+#: The largest change of no interest, a difference of accuracies.
+Margin = Annotated[float, Field(gt=0, lt=1)]
 
 
 @labels(*NAMES)
@@ -35,7 +47,7 @@ def regression(
     circuit: Circuit,
     *,
     baseline: str = "lock",
-    margin: float,
+    margin: Margin,
     controls: int = 40,
     seed: int = 0,
 ) -> Estimate:
@@ -48,7 +60,8 @@ def regression(
       (`headroom`); this comes before, and in place of, an invalid claim;
     - **weakened**: accuracy fell by more than the margin, and the model is still competent;
     - **kept**: accuracy and the damage of ablating the circuit beyond controls are both equivalent to the base's,
-      within ± the margin;
+      within ± the margin; with the note "reordered" where the circuit that the same recipe finds now is less like the
+      old one than the base's circuits of random halves of the discovery examples are like each other;
     - **moved**: accuracy is equivalent, the damage fell by more than the margin, and the circuit that the same recipe
       finds in the tuned model is necessary there (above the margin) and less like the old one than the base's circuits
       of random halves of the discovery examples are like each other;
@@ -64,8 +77,13 @@ def regression(
         Of `necessity` in the tuned model; `seed` also of the resampling.
 
     Invalid as `drift.function`, and when the circuit was not necessary in the base, beyond the margin: then there is
-    nothing to follow.
+    nothing to follow. Behaviour that was lost is never invalid, not even where the weights have nothing in common
+    with the base's. Where heads are the base's own in another order, it is kept, with the note "permuted".
     """
+    if not 0 < margin < 1:
+        raise UsageError(
+            f"margin is {margin!r}", "it is a change of accuracy between 0 and 1", "use 0.1, or another"
+        )
     both = pair(lab, circuit, baseline)
     choices = {
         **both.choices(),
@@ -75,13 +93,13 @@ def regression(
         "accuracy": lab.accuracy,
     }
 
-    def invalid(reason: str) -> Estimate:
+    def invalid(reason: str, details: Mapping[str, Any] | None = None) -> Estimate:
         open_ = {name: Label("undecided", reason) for name in NAMES}
-        return lab.estimate("regression", circuit, choices=choices, invalid=reason, labels=open_)
+        return lab.estimate(
+            "regression", circuit, choices=choices, details=details, invalid=reason, labels=open_
+        )
 
-    if not 0 < margin < 1:
-        return invalid(f"margin is {margin!r}: it is a change of accuracy between 0 and 1, such as 0.1")
-    if reason := both.reason or controls_reason(both):
+    if reason := both.reason or disjoint(lab, circuit) or controls_reason(both):
         return invalid(reason)
     before = both.rows_of_base(lab.accuracy)
     in_base = MeanInference(before.beyond, bounds=(-1.0, 1.0), seed=seed)
@@ -92,8 +110,8 @@ def regression(
             f"points of accuracy beyond controls, margin {margin:g}; there is nothing to follow"
         )
     after = before if both.same else both.rows(lab.accuracy)
-    behaviour: Inference = SameWeights()
-    function: Inference = SameWeights()
+    behaviour: Inference = SameWeights(both.moved)
+    function: Inference = SameWeights(both.moved)
     if not both.same:
         behaviour = MeanInference(after.nothing - before.nothing, bounds=(-1.0, 1.0), seed=seed)
         function = MeanInference(after.beyond - before.beyond, bounds=(-2.0, 2.0), seed=seed)
@@ -114,12 +132,25 @@ def regression(
         "behaviour": behaviour.value,
         "function": function.value,
     }
-    elsewhere = Elsewhere()
-    # the search for another circuit is the dear part, and of use only where the old one is not kept
-    if p["same"] <= LEVEL and p["function_same"] > LEVEL:
+    elsewhere, notes = Elsewhere(), []
+    if both.moved:
+        notes.append("permuted")
+    # the search for another circuit is the dear part, and of use only where behaviour was kept and the circuit is one
+    if p["same"] <= LEVEL and p["function_same"] > LEVEL and not both.stranger:
         elsewhere = _elsewhere(both, circuit, margin, controls, seed)
         details |= elsewhere.details
-    details["p"] = {**p, **elsewhere.p}
+    elif p["same"] <= LEVEL and not both.same and not both.stranger:
+        new = _rediscovered(both)
+        if isinstance(new, Found):
+            differs, details["jaccard"] = _differs(new.before, new.now, new.at, seed)
+            notes += ["reordered"] if differs <= LEVEL else []
+    details |= {"p": {**p, **elsewhere.p}, "notes": notes, **both.relation()}
+    labels = judge(p, elsewhere, margin)
+    if both.stranger and established(labels) not in ("broken", "weakened"):
+        return invalid(both.stranger, details)
+    if "reordered" in notes and labels["kept"].outcome == "supported":
+        why = "reordered: the circuit found now is another one than noise of re-discovery would make it"
+        labels["kept"] = replace(labels["kept"], reason=f"{labels['kept'].reason}; {why}")
     return lab.estimate(
         "regression",
         circuit,
@@ -127,7 +158,8 @@ def regression(
         n_controls=len(both.controls),
         choices=choices,
         details=details,
-        labels=judge(p, elsewhere, margin),
+        labels=labels,
+        hints=both.hints(circuit),
     )
 
 
@@ -232,18 +264,48 @@ def _competence(lab: Lab, rows: Rows, seed: int) -> dict[str, float]:
     return {"competent": max(above), "incompetent": min(1.0, len(below) * min(below))}
 
 
-def _elsewhere(both: Pair, circuit: Circuit, margin: float, controls: int, seed: int) -> Elsewhere:
-    """Find the tuned model's own circuit on the discovery examples, and judge both on the evaluation examples."""
+@dataclass(frozen=True)
+class Found:
+    """What the lock's recipe finds in the tuned model on the same discovery examples.
+
+    Attributes
+    ----------
+    circuit:
+        The circuit.
+    before:
+        bool [examples × members]: the base's top K % of each example.
+    now:
+        bool [members]: the circuit as a mask.
+    at:
+        P of the recipe.
+    """
+
+    circuit: Circuit
+    before: Any
+    now: Any
+    at: Any
+
+
+def _rediscovered(both: Pair) -> Found | str:
+    """The circuit found again, or why none can be."""
     lab, ranking, recipe = both.lab, both.base.ranking, recipe_of(both.base.circuit.origin)
     if recipe is None or ranking is None:
-        return Elsewhere(
-            reason="the circuit was given by its members, so that no other can be found likewise"
-        )
+        return "the circuit was given by its members, so that no other can be found likewise"
     if tuple(prompt_digest(item.prompt_ids) for item in lab.data.discover) != both.lock.discover:
-        return Elsewhere(reason="the discovery examples are not those of the lock")
+        return "the discovery examples are not those of the lock"
     if reason := other_metric(lab, both.base.circuit):
-        return Elsewhere(reason=reason)
-    new = lab.shared(**recipe)
+        return reason
+    table = lab.scores(**scoring_of(recipe))
+    now = shared(per_example(table, recipe["top"]).inside, recipe["at"])
+    return Found(lab.shared(**recipe), ranking.inside, now, recipe["at"])
+
+
+def _elsewhere(both: Pair, circuit: Circuit, margin: float, controls: int, seed: int) -> Elsewhere:
+    """Find the tuned model's own circuit on the discovery examples, and judge both on the evaluation examples."""
+    lab, found = both.lab, _rediscovered(both)
+    if not isinstance(found, Found):
+        return Elsewhere(reason=found)
+    new = found.circuit
     p: dict[str, float] = {}
     details: dict[str, Any] = {"rediscovered": [str(unit) for unit in new.units]}
     for name, one in (("old", circuit), ("new", new)):
@@ -262,9 +324,7 @@ def _elsewhere(both: Pair, circuit: Circuit, margin: float, controls: int, seed:
         if name == "new":
             p["new_necessary"] = measured.inference.p_value(">", margin)
         details[name] = {"necessity": measured.value, "interval": measured.interval}
-    table = lab.scores(**scoring_of(recipe))
-    found = shared(per_example(table, recipe["top"]).inside, recipe["at"])
-    p["new_differs"], details["jaccard"] = _differs(ranking.inside, found, recipe["at"], seed)
+    p["new_differs"], details["jaccard"] = _differs(found.before, found.now, found.at, seed)
     return Elsewhere(p, "", details)
 
 

@@ -23,16 +23,25 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json is not None:
         common.emit(arguments.json, {arguments.what: rows})
         return 0
-    columns = [key for key in rows[0] if key != "options"] if rows else ["name"]
-    common.say(common.table(columns, [[str(row[key]) for key in columns] for row in rows]))
+    columns = [key for key in rows[0] if key not in ("options", "build")] if rows else ["name"]
+    cells = [[str(row[key] if row[key] is not None else row["build"]) for key in columns] for row in rows]
+    common.say(common.table(columns, cells))
     return 0
 
 
 def models() -> list[dict[str, Any]]:
-    """The models of the zoo and where their directories are."""
+    """The models of the zoo, their fine-tunes and training steps, and where their directories are.
+
+    What was not built has no path, and the command that builds it.
+    """
     from circuittest import zoo
 
-    return [{"name": f"zoo:{name}", "path": str(zoo.path(name))} for name in zoo.names()]
+    found = []
+    for name in (*zoo.names(), *zoo.variants()):
+        there = zoo.built(name)
+        build = "" if there else zoo.build_command(name)
+        found.append({"name": f"zoo:{name}", "path": str(zoo.path(name)) if there else None, "build": build})
+    return found
 
 
 def tasks() -> list[dict[str, Any]]:

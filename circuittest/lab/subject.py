@@ -163,6 +163,17 @@ class Subject:
             self._others[key] = Lab(self.model, data, name=self._name, **sizes, **how)
         return self._others[key]
 
+    def with_model(self, model: str) -> Lab:
+        """The lab of another model on the same examples, by token ids; raises LoadError where it cannot be loaded."""
+        from circuittest.lab.lab import Lab
+
+        key = f"model {model}"
+        if key not in self._others:
+            how: dict[str, Any] = {"device": self._device, "dtype": self._dtype, "headroom": self.headroom}
+            other = Lab(model, self.data, accuracy=self.accuracy, metric=self.metric, **how)
+            self._others[key] = other
+        return self._others[key]
+
     def untrained(self, seed: int = 0) -> Lab:
         """The lab of an untrained twin of the model (same configuration, fresh weights) on the same examples.
 

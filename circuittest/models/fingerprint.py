@@ -27,7 +27,7 @@ _IRRELEVANT = frozenset(
 
 def fingerprint(module: nn.Module) -> str:
     """64 hexadecimal digits. Hashes several tensors at a time, about 1 GB per second and core."""
-    digest = hashlib.sha256(_config(getattr(module, "config", None)).encode())
+    digest = hashlib.sha256(configuration(getattr(module, "config", None)).encode())
     named = list(weights(module))
     with ThreadPoolExecutor(max_workers=min(8, torch.get_num_threads())) as pool:
         for (name, tensor), content in zip(named, pool.map(_content, (t for _, t in named)), strict=True):
@@ -54,7 +54,7 @@ def _content(tensor: Tensor) -> bytes:
     return hashlib.sha256(flat.numpy().data).digest()
 
 
-def _config(config: Any) -> str:
+def configuration(config: Any) -> str:
     """What differs from the architecture's defaults, so that a new field in transformers changes nothing."""
     if not hasattr(config, "to_dict"):
         return ""

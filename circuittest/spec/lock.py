@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,26 +10,14 @@ import numpy as np
 from circuittest.circuit import Circuit, prompt_digest
 from circuittest.errors import ControlError, SpecError, UsageError
 from circuittest.find.recipe import propose
-from circuittest.lock import (
-    ACCURACIES,
-    Lock,
-    Locked,
-    Outcomes,
-    Ranking,
-    lock_path,
-    scored_digest,
-    tokenizer_digest,
-)
+from circuittest.lock import Lock, Locked, Ranking, lock_path, scored_digest, tokenizer_digest
 from circuittest.spec.schema import ClaimSpec, Spec, compares
 
 if TYPE_CHECKING:
     from circuittest.lab import Lab
 
-#: Control sets whose outcomes are kept, drawn with this seed.
-CONTROLS, SEED = 40, 0
 #: Rankings of more members are not kept: a lock is a file that people look at.
 MOST_MEMBERS = 4096
-GRADED = ("log_prob", "logit_diff")
 
 
 def make_lock(spec: Spec, lab: Lab, measured: Mapping[str, Any] | None = None) -> Lock:
@@ -42,6 +30,7 @@ def make_lock(spec: Spec, lab: Lab, measured: Mapping[str, Any] | None = None) -
     measured:
         Estimates by claim id that are there already.
     """
+    from circuittest.claims.pairing import weights_of_lab
     from circuittest.report.records import environment, plain
 
     circuits: dict[str, Locked] = {}
@@ -79,6 +68,7 @@ def make_lock(spec: Spec, lab: Lab, measured: Mapping[str, Any] | None = None) -
         claims=claims,
         made={key: value for key, value in environment().items() if isinstance(value, str)},
         scored=scored_digest(lab.data.evaluate),
+        weights=weights_of_lab(lab),
     )
 
 
@@ -183,6 +173,7 @@ def _estimate(spec: Spec, claim: ClaimSpec, lab: Lab, circuits: Mapping[str, Loc
 def _measure(lab: Lab, circuit: Circuit) -> Locked:
     from circuittest.claims.gates import usable_circuit
     from circuittest.claims.necessity import circuit_universe
+    from circuittest.claims.pairing import CONTROLS, SEED, outcomes_of
     from circuittest.controls import matched_controls
 
     ranking = _ranking(lab, circuit)
@@ -194,26 +185,6 @@ def _measure(lab: Lab, circuit: Circuit) -> Locked:
     except ControlError as error:
         return Locked(circuit, None, ranking, str(error))
     return Locked(circuit, outcomes_of(lab, circuit, universe, drawn.sets), ranking)
-
-
-def outcomes_of(lab: Lab, circuit: Circuit, universe: Sequence[Any], controls: Sequence[Any]) -> Outcomes:
-    """What a lab's model does with nothing, the universe, a circuit and its controls ablated."""
-    from circuittest.claims.drift import measured_rows
-
-    columns = lab.outcomes([(), universe]).columns
-    rows = {
-        key: measured_rows(lab, universe, circuit.units, controls, key)
-        for key in (*ACCURACIES, *GRADED)
-        if key in columns
-    }
-    accuracies = {key: np.vstack((rows[key][0][:3], rows[key][1])) for key in ACCURACIES if key in rows}
-    graded = {key: rows[key][0] for key in GRADED if key in rows}
-    return Outcomes(
-        tuple(str(unit) for unit in universe),
-        tuple(tuple(str(unit) for unit in units) for units in controls),
-        accuracies,
-        graded,
-    )
 
 
 def _ranking(lab: Lab, circuit: Circuit) -> Ranking | None:

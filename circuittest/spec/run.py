@@ -89,7 +89,7 @@ def _circuit_of(spec: Spec, claim: ClaimSpec, lab: Any) -> Circuit:
             locked = spec.lock.circuits["circuit"].circuit
             # reuse is a number of the recipe, which it follows on the model at hand
             if claim.claim != "reuse" or isinstance(source, Circuit) or _is_base(spec.lock, lab):
-                return lab.circuit(locked)
+                return lab.circuit(_at_its_places(locked, spec.lock, claim, lab))
         if isinstance(source, Circuit):
             _check_members(spec, source, lab, place)
             return lab.circuit(source)
@@ -98,6 +98,16 @@ def _circuit_of(spec: Spec, claim: ClaimSpec, lab: Any) -> Circuit:
         _at(spec, "task", error)
     except (UnitError, CircuitError, UsageError) as error:
         _at(spec, place, error)
+
+
+def _at_its_places(circuit: Circuit, lock: Lock, claim: ClaimSpec, lab: Any) -> Circuit:
+    """The locked circuit where its heads are in this model; a claim that compares with the lock finds them itself."""
+    from circuittest.claims import claim_kind
+    from circuittest.claims.pairing import moved
+    from circuittest.weights import placed_circuit
+
+    places = {} if compares(claim_kind(claim.claim).function) else moved(lock, lab)
+    return placed_circuit(circuit, places) if places else circuit
 
 
 def _is_base(lock: Lock, lab: Any) -> bool:

@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -60,21 +61,38 @@ def train(
     *,
     start: nn.Module | None = None,
     after_stage: Callable[[int, nn.Module], None] | None = None,
+    after_step: Callable[[int, nn.Module], None] | None = None,
     report_every: int = 500,
 ) -> nn.Module:
-    """A trained model (float32): all stages of its build, or, from ``start``, the last one alone."""
+    """A trained model (float32): all stages of its build, or, from ``start``, the last one alone.
+
+    ``after_step`` is given the number of steps since the beginning of the first stage that was run, 1 after the first.
+    """
     model = make_model(build, seed) if start is None else start
+    done = 0
     for number, schedule in enumerate(build.stages):
         if start is None or number == len(build.stages) - 1:
             # Each stage has its own data and optimiser.
-            train_stage(model, build, schedule, Source(1000 * number + seed, schedule), report_every)
+            source = Source(1000 * number + seed, schedule)
+            since = None if after_step is None else partial(_count_from, done, after_step)
+            train_stage(model, build, schedule, source, report_every, since)
+            done += schedule.steps
             if after_stage is not None:
                 after_stage(number, model)
     return model.eval()
 
 
+def _count_from(done: int, after: Callable[[int, nn.Module], None], step: int, model: nn.Module) -> None:
+    after(done + step, model)
+
+
 def train_stage(
-    model: nn.Module, build: Build, schedule: Schedule, source: Source, report_every: int
+    model: nn.Module,
+    build: Build,
+    schedule: Schedule,
+    source: Source,
+    report_every: int,
+    after_step: Callable[[int, nn.Module], None] | None = None,
 ) -> None:
     """One stage, in place. Reports go to the log, with accuracies on the *dev* pools."""
     tokenizer = make_tokenizer()
@@ -101,6 +119,8 @@ def train_stage(
         nn.utils.clip_grad_norm_(model.parameters(), schedule.clip)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
+        if after_step is not None:
+            after_step(step + 1, model)
         if (step + 1) % report_every == 0 or step + 1 == schedule.steps:
             scores = score(model, tokenizer, n=100, pool="dev")
             model.train()

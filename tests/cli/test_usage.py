@@ -149,5 +149,8 @@ def test_lists(capsys: pytest.CaptureFixture[str]) -> None:
         assert data["schema"] == "circuittest/1"
         assert name in [row["name"] for row in data[what]]
     assert main(["list", "models", "--json"]) == 0
-    paths = [row["path"] for row in json.loads(capsys.readouterr().out)["models"]]
-    assert all((Path(path) / "config.json").is_file() for path in paths)
+    models = json.loads(capsys.readouterr().out)["models"]
+    there = {row["name"] for row in models if row["path"]}
+    assert {"zoo:mha", "zoo:gqa", "zoo:gqa-mha", "zoo:redundant"} <= there
+    assert all((Path(row["path"]) / "config.json").is_file() for row in models if row["path"])
+    assert all(row["build"].startswith("circuittest zoo build ") for row in models if not row["path"])
