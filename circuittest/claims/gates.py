@@ -33,12 +33,16 @@ def usable_circuit(circuit: Circuit) -> str:
 
 def disjoint(lab: Lab, circuit: Circuit) -> str:
     """No evaluation prompt took part in choosing the circuit."""
-    seen = circuit.seen()
+    return unseen(lab, circuit.seen(), "the circuit")
+
+
+def unseen(lab: Lab, seen: frozenset[str], what: str) -> str:
+    """No evaluation prompt is among those that chose something, whose digests are `seen`."""
     both = sum(prompt_digest(item.prompt_ids) in seen for item in lab.data.evaluate)
     if not both:
         return ""
     return (
-        f"{both} of the {len(lab.data.evaluate)} evaluation prompts chose the circuit; what chose a circuit must not "
+        f"{both} of the {len(lab.data.evaluate)} evaluation prompts chose {what}; what chose a circuit must not "
         "judge it: use the seed and sizes that it was found with, or find it again"
     )
 

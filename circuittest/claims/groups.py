@@ -7,7 +7,7 @@ slot at which they are read where that matters; in Python also a `Circuit`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from circuittest.circuit import Circuit
@@ -55,10 +55,13 @@ class Group:
         What the file calls them, with the slot, or their ids.
     members:
         In canonical order, each once.
+    seen:
+        Digests of the prompts that chose them, where they come from a circuit that knows (`Circuit.seen`).
     """
 
     name: str
     members: tuple[Member, ...]
+    seen: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
 
     @property
     def units(self) -> tuple[Unit, ...]:
@@ -93,7 +96,13 @@ class Group:
         if circuit.edges:
             raise UsageError(f"{name} holds edges", "it is to be a group of units", "list units")
         members = [Member.of(unit, slot) for unit in circuit.units]
-        return cls(f"{name}.{slot}" if slot else name, _sorted(members))
+        return cls(f"{name}.{slot}" if slot else name, _sorted(members), circuit.seen())
+
+    def at(self, slot: str) -> Group:
+        """The same units, read at a slot. Raises UnitError for units that do not have it."""
+        members = _sorted(Member.of(unit, slot) for unit in self.units)
+        bare = self.name == _listed(self.members)
+        return Group(_listed(members) if bare else f"{self.name}.{slot}", members, self.seen)
 
 
 def split(text: str) -> tuple[str, str | None]:

@@ -88,9 +88,14 @@ class Kept:
 
     def noise(self, *scores: Floats) -> float:
         """Differences of scores up to this are rounding."""
-        dtype = str(self.lab.model.dtype).removeprefix("torch.")
-        size = max([1.0, *(float(np.abs(score).max()) for score in scores)])
-        return _ROUNDING[dtype] * size
+        return rounding(self.lab, *scores)
+
+
+def rounding(lab: Lab, *scores: Floats) -> float:
+    """Differences of scores up to this are rounding of the model's dtype."""
+    dtype = str(lab.model.dtype).removeprefix("torch.")
+    size = max([1.0, *(float(np.abs(score).max()) for score in scores)])
+    return _ROUNDING[dtype] * size
 
 
 def keep(

@@ -26,7 +26,7 @@ from circuittest.measure.batches import Batch, ItemLike
 from circuittest.measure.patching import patch_edges
 from circuittest.measure.replaced import Replaced, writes
 from circuittest.measure.trace import Place
-from circuittest.models.hooks import on_input, on_output
+from circuittest.models.hooks import Change, on_input, on_output
 from circuittest.models.loaded import LoadedModel
 from circuittest.paths import Paths
 from circuittest.tables import OutcomeTable
@@ -136,8 +136,7 @@ class Reached(Replaced):
                 block = model.blocks[layer]
                 module = {"embed": block.block, "z": block.out, "mlp": block.mlp_out}[role]
                 side = on_output if role == "mlp" else on_input
-                # new tensors, into which the model may write
-                stack.enter_context(side(module, lambda _, value=value: value.clone()))
+                stack.enter_context(side(module, _give(value)))
             found = writes(model, ids, residuals=True)
         for (role, layer), value in given.items():
             if not torch.equal(found[role, layer], value):
@@ -154,3 +153,7 @@ class Reached(Replaced):
         sends = [Unit("head", layer, head) in self.senders for head in range(heads)]
         chosen = torch.tensor(sends, device=clean.device).repeat_interleave(clean.shape[-1] // heads)
         return torch.where(chosen, other, clean)
+
+
+def _give(value: Tensor) -> Change:
+    return lambda _: value.clone()  # into which the model may write
