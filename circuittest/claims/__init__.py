@@ -34,6 +34,7 @@ _BUILT_IN = {
     "specificity": "circuittest.claims.specificity",
     "specificity_matrix": "circuittest.claims.specificity_matrix",
     "stability": "circuittest.claims.stability",
+    "stability_difference": "circuittest.claims.stability_difference",
     "sufficiency": "circuittest.claims.sufficiency",
     "transfer": "circuittest.claims.transfer",
 }

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from circuittest.claims.gates import competent
-from circuittest.claims.stability import described, left_out, out_of_range, used
-from circuittest.claims.subtasks import Subtasks, block_codes, signed_scores, similarities
+from circuittest.claims.alike import Alike
+from circuittest.claims.stability import described, left_out, used
+from circuittest.claims.subtasks import Subtasks, block_codes
 from circuittest.find.ranking import top_count
 from circuittest.find.similarity import KEPT_SHARE, top_overlap
 from circuittest.stats import Estimate
@@ -154,23 +154,12 @@ def families(
 
     Invalid as stability is, and for an α that is not between 0 and 1.
     """
-    how: dict[str, Any] = {
-        "top": top,
-        "n": n,
-        "min_size": min_size,
-        "cuts": cuts,
-        "replicates": replicates,
-        "seed": seed,
-    }
+    how = Alike.of(locals())
     chosen = Partition.parse(partition)
     choices = {
-        **how,
+        **how.choices,
         "partition": str(chosen),
         "alpha": alpha,
-        "similarity": similarity,
-        "level": level,
-        "universe": universe,
-        "method": method,
         "splits": "discover and evaluate",
     }
 
@@ -179,13 +168,10 @@ def families(
 
     if not 0 < alpha <= 1:
         return invalid(f"alpha is {alpha!r}: it is above 0 and at most 1")
-    if reason := out_of_range(cuts, replicates, 0):
-        return invalid(reason)
-    gate = competent(lab, lab.layout.universe("all"), lab.accuracy)
-    if not gate.passed:
-        return invalid(gate.reason)
-    scores = signed_scores(lab, level, universe, method)
-    made = similarities(scores, chosen, similarity, **how)
+    scores = how.scores(lab)
+    if isinstance(scores, str):
+        return invalid(scores)
+    made = how.compare(scores, chosen)
     if isinstance(made, str):
         return invalid(made)
     details = described(made)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from circuittest.claims.alike import Alike
 from circuittest.claims.driving import by_pairs
-from circuittest.claims.gates import competent
-from circuittest.claims.subtasks import Scores, Subtasks, block_codes, listed, signed_scores, similarities
+from circuittest.claims.subtasks import Scores, Subtasks, block_codes, listed, signed_scores
 from circuittest.claims.unlike import described_pair, least_alike
 from circuittest.errors import UsageError
 from circuittest.find.ranking import top_count
@@ -75,18 +75,7 @@ def stability(
     Invalid when fewer than two blocks are large enough, when scores do not vary, when a reliability's interval
     reaches 0, and when the model is not competent.
     """
-    how: dict[str, Any] = {
-        "similarity": similarity,
-        "level": level,
-        "universe": universe,
-        "method": method,
-        "top": top,
-        "n": n,
-        "min_size": min_size,
-        "cuts": cuts,
-        "replicates": replicates,
-        "seed": seed,
-    }
+    how = Alike.of(locals())
     if not isinstance(partition, str):
         from circuittest.claims.stability_family import stability_family
 
@@ -96,10 +85,10 @@ def stability(
                 "",
                 "claim single partitions with it",
             )
-        return stability_family(lab, partition, **how, decide=decide)
+        return stability_family(lab, partition, how, decide=decide)
     chosen = Partition.parse(partition)
     choices = {
-        **how,
+        **how.choices,
         "partition": str(chosen),
         "permutations": permutations,
         "splits": "discover and evaluate",
@@ -108,17 +97,13 @@ def stability(
     def invalid(reason: str, details: dict[str, Any] | None = None) -> Estimate:
         return lab.estimate("stability", None, choices=choices, details=details or {}, invalid=reason)
 
-    if reason := out_of_range(cuts, replicates, permutations):
-        return invalid(reason)
-    gate = competent(lab, lab.layout.universe("all"), lab.accuracy)
-    if not gate.passed:
-        return invalid(gate.reason)
-    scores = signed_scores(lab, level, universe, method)
+    scores = how.scores(lab, permutations)
+    if isinstance(scores, str):
+        return invalid(scores)
     if is_searching():
         scores, choices["splits"] = scores.split()[0], "discover (a search)"
         permutations = choices["permutations"] = 0  # no draw is judged by its null
-    options = {key: how[key] for key in ("top", "n", "min_size", "cuts", "replicates", "seed")}
-    made = similarities(scores, chosen, similarity, **options)
+    made = how.compare(scores, chosen)
     if isinstance(made, str):
         return invalid(made)
     details = described(made)
@@ -145,7 +130,7 @@ def stability(
     hints.append(described_pair(details["least_alike"]))
     if untrained:
         twin = signed_scores(lab.untrained(seed), level, universe, method)
-        found = similarities(twin, chosen, similarity, **options)
+        found = how.compare(twin, chosen)
         details["untrained"] = (
             {"invalid": found} if isinstance(found, str) else {"invalid": found.invalid, **described(found)}
         )
@@ -189,13 +174,13 @@ def _random_blocks(null: dict[str, Any] | None) -> str:
     )
 
 
-def _together(lab: Lab, how: dict[str, Any]) -> Callable[[Sequence[Estimate]], Estimate]:
+def _together(lab: Lab, how: Alike) -> Callable[[Sequence[Estimate]], Estimate]:
     """The claim about all partitions that a search drew, each once."""
 
     def family(drawn: Sequence[Estimate]) -> Estimate:
         from circuittest.claims.stability_family import stability_family
 
-        here = lab.estimate("stability", None, invalid="nothing was measured", choices=how)
+        here = lab.estimate("stability", None, invalid="nothing was measured", choices=how.choices)
         same = lambda one: (
             (one.fingerprint, one.task) == (here.fingerprint, here.task)
             and all(one.choices.get(key) == value for key, value in here.choices.items())
@@ -206,19 +191,9 @@ def _together(lab: Lab, how: dict[str, Any]) -> Callable[[Sequence[Estimate]], E
                 "they cannot be judged together",
                 "draw partitions only, and fix the lab and the other options",
             )
-        return stability_family(lab, sorted({str(one.choices["partition"]) for one in drawn}), **how)
+        return stability_family(lab, sorted({str(one.choices["partition"]) for one in drawn}), how)
 
     return family
-
-
-def out_of_range(cuts: int, replicates: int, permutations: int) -> str:
-    """Why the numbers of random draws are of no use, or ""."""
-    if cuts < 1 or replicates < 20 or permutations < 0 or 0 < permutations < 39:
-        return (
-            f"{cuts} cuts, {replicates} replicates and {permutations} permutations: at least 1, 20 and 39 "
-            "(or none) are needed"
-        )
-    return ""
 
 
 def described(made: Subtasks) -> dict[str, Any]:

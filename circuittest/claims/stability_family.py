@@ -8,21 +8,21 @@ lower bounds of all partitions, which hold simultaneously (max-T), must be beyon
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from circuittest.claims.gates import competent
-from circuittest.claims.stability import described, out_of_range, used
-from circuittest.claims.subtasks import Scores, Subtasks, signed_scores, similarities
+from circuittest.claims.alike import Alike
+from circuittest.claims.stability import described, used
+from circuittest.claims.subtasks import Scores, Subtasks, similarities
 from circuittest.errors import UsageError
 from circuittest.find.similarity import KEPT_SHARE, PARTS, corrected, mean_of_pairs
 from circuittest.stats import Estimate
 from circuittest.stats.halves import random_parts
 from circuittest.stats.inference import Op, examples_needed
 from circuittest.stats.simultaneous import MaxT, StudentInference
-from circuittest.tasks.partitions import MIN_SIZE, Partition
+from circuittest.tasks.partitions import Partition
 
 if TYPE_CHECKING:
     from circuittest.lab import Lab
@@ -96,20 +96,11 @@ class WorstInference:
 def stability_family(
     lab: Lab,
     partitions: Sequence[str | Partition],
+    how: Alike,
     *,
-    similarity: Literal["spearman", "pearson", "topk"] = "spearman",
-    level: Literal["edges", "units"] = "edges",
-    universe: str | list[str] = "all",
-    method: str = "eap",
-    top: str = "10%",
-    n: int | None = None,
-    min_size: int = MIN_SIZE,
-    cuts: int = 16,
-    replicates: int = 100,
-    seed: int = 0,
     decide: float | None = None,
 ) -> Estimate:
-    """The stability of the worst of several partitions; options as for `circuittest.claims.stability.stability`.
+    """The stability of the worst of several partitions.
 
     ``details["partitions"]`` lists them from the worst on, with bounds that hold for all at once;
     ``estimate.inference.counts(">", 0.6)`` counts how many are supported, refuted and undecided; where the threshold is
@@ -130,37 +121,25 @@ def stability_family(
         what = f"the partition {repeated[0]!r} is listed twice" if repeated else "a family of no partitions"
         raise UsageError(what, "", "list each once")
     choices: dict[str, Any] = {
+        **how.choices,
         "partition": names,
         "partitions": len(names),
-        "similarity": similarity,
-        "level": level,
-        "universe": universe,
-        "method": method,
-        "top": top,
-        "n": n,
-        "min_size": min_size,
-        "cuts": cuts,
-        "replicates": replicates,
-        "seed": seed,
         "splits": "searched on discover, tested on evaluate, bounded on both",
     }
 
     def invalid(reason: str) -> Estimate:
         return lab.estimate("stability", None, choices=choices, invalid=reason)
 
-    if reason := out_of_range(cuts, replicates, 0):
-        return invalid(reason)
-    gate = competent(lab, lab.layout.universe("all"), lab.accuracy)
-    if not gate.passed:
-        return invalid(gate.reason)
-    scores = signed_scores(lab, level, universe, method)
-    how: dict[str, Any] = {"top": top, "n": n, "min_size": min_size, "seed": seed}
-    found = _Family(scores, chosen, similarity, how).measure(cuts, replicates)
+    scores = how.scores(lab)
+    if isinstance(scores, str):
+        return invalid(scores)
+    options = {key: value for key, value in how.sampled.items() if key not in ("cuts", "replicates")}
+    found = _Family(scores, chosen, how.similarity, options).measure(how.cuts, how.replicates)
     if isinstance(found, str):
         return invalid(found)
     everywhere, df, worst, tested = found
     inference = WorstInference(
-        MaxT(everywhere[0], everywhere[1], KEPT_SHARE, df, seed=seed), tested.inference(replicates)
+        MaxT(everywhere[0], everywhere[1], KEPT_SHARE, df, seed=how.seed), tested.inference(how.replicates)
     )
     low, high = inference.everywhere.bounds(0.025)
     order = np.argsort(everywhere[0], kind="stable")[:LISTED]

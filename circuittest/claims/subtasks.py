@@ -136,30 +136,42 @@ def similarities(
     partition: Partition,
     similarity: str,
     *,
-    top: str = "10%",
     n: int | None = None,
     min_size: int = MIN_SIZE,
-    cuts: int = 16,
-    replicates: int = 100,
-    subsamples: Sequence[NDArray[np.int8]] | None = None,
     seed: int = 0,
+    **how: Any,
 ) -> Subtasks | str:
-    """Resolve a partition on examples and compare its blocks; or the reason why that is impossible.
+    """Resolve a partition on examples and compare its blocks (`compared`); or the reason why that is impossible.
 
     Raises
     ------
     TaskError, UsageError
         For a feature that the examples lack, and for options out of range.
     """
-    if similarity not in SIMILARITIES:
-        raise UsageError(
-            f"unknown similarity {similarity!r}", "", did_you_mean(str(similarity), SIMILARITIES)
-        )
     blocks = partition.resolve(scores.items, n=n, min_size=min_size, seed=seed)
     if len(blocks.labels) < 2:
         return (
             f"the partition {str(partition)!r} has {len(blocks.labels)} blocks of at least {n or min_size} examples "
             f"(there are {listed(blocks.sizes, blocks.sizes)}); two are needed"
+        )
+    return compared(scores, blocks, similarity, seed=seed, **how)
+
+
+def compared(
+    scores: Scores,
+    blocks: Blocks,
+    similarity: str,
+    *,
+    top: str = "10%",
+    cuts: int = 16,
+    replicates: int = 100,
+    subsamples: Sequence[NDArray[np.int8]] | None = None,
+    seed: int = 0,
+) -> Subtasks | str:
+    """Compare blocks of examples, all of one size; or the reason why that is impossible. Raises UsageError."""
+    if similarity not in SIMILARITIES:
+        raise UsageError(
+            f"unknown similarity {similarity!r}", "", did_you_mean(str(similarity), SIMILARITIES)
         )
     values, codes = scores.values, block_codes(blocks, len(scores.items))
     if values.shape[1] < 3:

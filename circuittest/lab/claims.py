@@ -105,6 +105,12 @@ class Claims(Circuits):
         texts: Any = str(partition) if one else [str(p) for p in partition]  # type: ignore[union-attr]
         return self.measure("stability", decide=decide, partition=texts, **options)
 
+    def stability_difference(
+        self, partition: Partition | str, *, decide: float | None = None, **options: Any
+    ) -> Estimate:
+        """Likeness within conditions, less that across or under another; `circuittest.claims.stability_difference`."""
+        return self.measure("stability_difference", decide=decide, partition=str(partition), **options)
+
     def families(
         self, partition: Partition | str, *, alpha: float = 0.6, decide: float | None = None, **options: Any
     ) -> Estimate:

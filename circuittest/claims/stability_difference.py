@@ -1,0 +1,240 @@
+"""Stability difference: are circuits more alike under one condition than under another?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from circuittest.claims.alike import Alike
+from circuittest.claims.gates import competent
+from circuittest.claims.stability import described, left_out, used
+from circuittest.claims.subtasks import Scores, Subtasks, compared, signed_scores
+from circuittest.find.similarity import KEPT_SHARE
+from circuittest.stats import Estimate
+from circuittest.stats.labellings import (
+    LabelledInference,
+    first_minus_second,
+    labellings,
+    within_minus_cross,
+)
+from circuittest.stats.simultaneous import StudentInference, subsample_error
+from circuittest.tasks.partitions import MIN_SIZE, Blocks, Partition
+
+if TYPE_CHECKING:
+    from circuittest.lab import Lab
+
+
+def stability_difference(
+    lab: Lab,
+    *,
+    partition: str,
+    by: str | None = None,
+    against: str | None = None,
+    corrected: bool = True,
+    similarity: Literal["spearman", "pearson", "topk"] = "spearman",
+    level: Literal["edges", "units"] = "edges",
+    universe: str | list[str] = "all",
+    method: str = "eap",
+    top: str = "10%",
+    n: int | None = None,
+    min_size: int = MIN_SIZE,
+    cuts: int = 16,
+    replicates: int = 100,
+    labelled: int = 1999,
+    seed: int = 0,
+) -> Estimate:
+    """How much more alike circuits are within a condition than across, or than under another condition.
+
+    Two questions, of which one is asked. With `by`, a feature that is constant within each subtask of `partition`
+    (``partition: random:5:0 * parentheses``, ``by: parentheses``): the mean similarity of pairs of subtasks with the
+    same value, less that of pairs with different values. With `against`, another task or another way to ask the same
+    (``against: sports_understanding+chain``): the mean similarity of the pairs of this task's subtasks, less that of
+    the other's, on blocks of the same number of examples. (Sun, arXiv 2505.24731, sections 4 and 5, compares so; its
+    within-means hold the similarity 1 of each circuit with itself, which is left out here.)
+
+    Both the examples and the subtasks are sampled, so that the interval is the wider of two: Student's t over
+    subsamples of the examples, and the permutation of the circuits' labels, shifted. Few subtasks have few labellings:
+    with three and three no p-value is below 0.05.
+
+    Parameters
+    ----------
+    corrected:
+        False: the similarity between halves of blocks as it is, which noise attenuates. Random blocks of one task
+        differ by noise alone, so that their corrected similarity is 1 under any condition; what differs uncorrected is
+        how reliable single examples are.
+    labelled:
+        Up to so many labellings are enumerated, else so many are drawn; 39 or more.
+
+    The other options are those of `circuittest.claims.stability.stability`.
+
+    Invalid as stability is (under either condition), when neither or both questions are asked, when the feature varies
+    within a subtask, and when a condition has too few subtasks.
+    """
+    how = Alike.of(locals())
+    chosen = Partition.parse(partition)
+    choices = {
+        **how.choices,
+        "partition": str(chosen),
+        "by": by,
+        "against": against,
+        "corrected": corrected,
+        "labelled": labelled,
+        "splits": "discover and evaluate",
+    }
+
+    def invalid(reason: str, details: dict[str, Any] | None = None) -> Estimate:
+        return lab.estimate(
+            "stability_difference", None, choices=choices, details=details or {}, invalid=reason
+        )
+
+    if (by is None) == (against is None):
+        return invalid(
+            "say either by (a feature) or against (another task): within and across, or one and the other"
+        )
+    if labelled < 39:
+        return invalid(f"{labelled} labellings: at least 39 are needed")
+    scores = how.scores(lab)
+    if isinstance(scores, str):
+        return invalid(scores)
+    made = (
+        _within(scores, chosen, by, how)
+        if by is not None
+        else _between(lab, scores, chosen, str(against), how)
+    )
+    if isinstance(made, str):
+        return invalid(made)
+    details = described(made.found)
+    if made.found.invalid:
+        return invalid(made.found.invalid, details)
+    matrix, drawn = made.found.found.corrected, made.found.found.corrected_replicates
+    if not corrected:
+        matrix, drawn = made.found.found.halves, made.found.found.replicates
+    statistic = within_minus_cross if by is not None else first_minus_second
+    arrangements, every = labellings(made.codes, most=labelled, seed=seed)
+    permuted = statistic(matrix, arrangements)
+    error = float(subsample_error(statistic(drawn, arrangements[:1])[:, 0], KEPT_SHARE))
+    text = f"Student's t, {made.found.df:.0f} df, error from {replicates} subsamples of {KEPT_SHARE:.0%}"
+    count = made.found.blocks.n * len(made.codes)
+    inference = LabelledInference(
+        StudentInference(float(permuted[0]), error, made.found.df, count, text), permuted
+    )
+    shown = made.means(matrix)
+    details |= {
+        "value": inference.value,
+        "conditions": {
+            name: [
+                label for label, code in zip(made.found.blocks.labels, made.codes, strict=True) if code == k
+            ]
+            for k, name in enumerate(made.names)
+        },
+        "means": shown,
+        "labellings": {
+            "count": len(permuted),
+            "all": every,
+            "p_greater": inference.labels_p(">"),
+            "p_less": inference.labels_p("<"),
+        },
+    }
+    hints = [*left_out(made.found), "; ".join(f"{name}: {value:.2f}" for name, value in shown.items())]
+    estimate = lab.estimate(
+        "stability_difference",
+        None,
+        inference=inference,
+        n_examples=count,
+        choices=choices,
+        details=details,
+        hints=tuple(hints),
+    )
+    return used(estimate, scores, made.own)
+
+
+@dataclass(frozen=True, eq=False)
+class _Compared:
+    """Subtasks with their conditions: the code of each block's, the names of the codes, the lab's own rows."""
+
+    found: Subtasks
+    codes: tuple[int, ...]
+    names: tuple[str, ...]
+    own: Any
+
+    def means(self, matrix: Any) -> dict[str, float]:
+        """Mean similarity of the pairs within each condition that has some, and across."""
+        codes = np.array(self.codes)
+        upper = np.triu_indices(codes.size, 1)
+        pairs, one, two = matrix[upper], codes[upper[0]], codes[upper[1]]
+        found = {
+            f"within {name}": float(pairs[inside].mean())
+            for k, name in enumerate(self.names)
+            if (inside := (one == k) & (two == k)).any()
+        }
+        return found | {"across": float(pairs[one != two].mean())}
+
+
+def _within(scores: Scores, partition: Partition, by: str, how: Alike) -> _Compared | str:
+    """The subtasks of one task, labelled with their value of a feature."""
+    made = how.compare(scores, partition)
+    if isinstance(made, str):
+        return made
+    values = []
+    for label, positions in zip(made.blocks.labels, made.blocks.positions, strict=True):
+        found = Partition.by(by).labels([scores.items[int(row)] for row in positions])
+        if len(set(found)) > 1:
+            return f"the subtask {label!r} mixes values of {by!r}: cross the partition with it, '{partition} * {by}'"
+        values.append(str(found[0]))
+    names = tuple(sorted(set(values)))
+    if len(names) < 2 or len(names) == len(values):
+        return (
+            f"{len(values)} subtasks have {len(names)} values of {by!r}: pairs with equal ones and pairs with unequal "
+            "ones are needed"
+        )
+    codes = tuple(names.index(value) for value in values)
+    return _Compared(made, codes, names, made.blocks.rows)
+
+
+def _between(lab: Lab, scores: Scores, partition: Partition, against: str, how: Alike) -> _Compared | str:
+    """The subtasks of two tasks on the same model, in blocks of one size."""
+    other = lab.on(against)
+    gate = competent(other, other.layout.universe("all"), other.accuracy)
+    if not gate.passed:
+        return f"{against}: {gate.reason}"
+    second = signed_scores(other, how.level, how.universe, how.method)
+    names = (lab.data.task, other.data.task)
+    sizes = [partition.resolve(one.items, n=how.n, min_size=how.min_size).n for one in (scores, second)]
+    blocks = [
+        partition.resolve(one.items, n=min(sizes) or how.n, min_size=how.min_size, seed=how.seed)
+        for one in (scores, second)
+    ]
+    for name, one in zip(names, blocks, strict=True):
+        if len(one.labels) < 2:
+            return f"{name}: the partition {str(partition)!r} has {len(one.labels)} blocks; two are needed"
+    both = _stacked((scores, second))
+    shifted = [p + len(scores.items) for p in blocks[1].positions]
+    joined = Blocks(
+        tuple(f"{name}: {label}" for name, one in zip(names, blocks, strict=True) for label in one.labels),
+        (*blocks[0].positions, *shifted),
+        {
+            f"{name}: {key}": size
+            for name, one in zip(names, blocks, strict=True)
+            for key, size in one.sizes.items()
+        },
+        tuple(f"{name}: {label}" for name, one in zip(names, blocks, strict=True) for label in one.left_out),
+    )
+    options = {key: value for key, value in how.sampled.items() if key not in ("n", "min_size")}
+    made = compared(both, joined, how.similarity, **options)
+    if isinstance(made, str):
+        return made
+    codes = (0,) * len(blocks[0].labels) + (1,) * len(blocks[1].labels)
+    return _Compared(made, codes, names, blocks[0].rows)
+
+
+def _stacked(parts: Sequence[Scores]) -> Scores:
+    """Scores of several tasks as one table; a group of one task is not a group of another."""
+    items = tuple(
+        replace(item, group=f"{k} {item.group}" if item.group else "")
+        for k, part in enumerate(parts)
+        for item in part.items
+    )
+    return Scores(np.concatenate([part.values for part in parts]), items, 0, parts[0].members)
