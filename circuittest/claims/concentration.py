@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -10,39 +10,18 @@ import numpy as np
 from circuittest.claims.beyond import ends
 from circuittest.claims.gates import competent
 from circuittest.claims.kept import reach
+from circuittest.find.scan import Member, Scan, damage as damage_of, greedy, members_of, scan
 from circuittest.stats import Estimate, Inference, MeanInference, RatioInference, rank_p
 from circuittest.stats.crossing import CrossingInference
 from circuittest.stats.resampling import Floats, generator
-from circuittest.units import Layout, Unit
+from circuittest.units import Unit
 
 if TYPE_CHECKING:
     from circuittest.lab import Lab
+    from circuittest.tables import OutcomeTable
 
-#: Every size up to this many members is measured; beyond, each is at least a tenth larger than the last.
-EVERY_SIZE = 32
 #: Random halves that the halves of easy and hard examples are compared with.
 HALVES = 199
-
-
-@dataclass(frozen=True)
-class Member:
-    """What is ablated as one: a head, a KV group, or some neighbouring heads of a layer."""
-
-    name: str
-    units: tuple[Unit, ...]
-    layer: int
-
-
-def members_of(layout: Layout, per: str, size: int) -> tuple[Member, ...]:
-    """All heads, all KV groups, or all runs of `size` neighbouring heads, layer by layer."""
-    if per == "group":
-        found = []
-        for layer in range(layout.n_layers):
-            for first in range(0, layout.n_heads, size):
-                heads = tuple(Unit("head", layer, first + i) for i in range(size))
-                found.append(Member(f"L{layer}.H{first}-{first + size - 1}", heads, layer))
-        return tuple(found)
-    return tuple(Member(str(unit), (unit,), unit.layer or 0) for unit in layout.units((per,)))
 
 
 def concentration(
@@ -128,12 +107,14 @@ def concentration(
         return invalid(gate.reason)
     members = members_of(lab.layout, per, size)
     searched = _Search(lab, members, everything, measure, ablation, by_scores=order == "attribution")
-    ordered = searched.greedy(damage) if order == "greedy" else searched.static
-    sizes = _sizes(len(members))
-    prefixes = [tuple(u for i in ordered[:k] for u in members[i].units) for k in sizes]
-    table = lab.outcomes([(), everything, *prefixes], value=ablation).measure(measure)
-    base, emptied, lost = table[0], table[1], table[0] - table[2:]
-    span = reach(base, emptied, measure, seed)
+    ordered = searched.order(greedily=order == "greedy", damage=damage)
+    found = damage_of(
+        lambda sets: lab.outcomes(sets, value=ablation).measure(measure),
+        [members[i] for i in ordered],
+        everything,
+    )
+    sizes, lost, whole = found.sizes, found.lost, found.reach
+    span = reach(found.base, found.emptied, measure, seed)
     details: dict[str, Any] = {
         "acc_base": gate.accuracy,
         "members": len(members),
@@ -145,7 +126,6 @@ def concentration(
     }
     if span.reason:
         return invalid(span.reason, details)
-    whole = base - emptied
     unit = 1 / len(members) if scale == "share" else 1.0
     crossing = CrossingInference(lost, whole, sizes, level=damage, unit=unit, seed=seed)
     weights = np.array([*np.diff((0, *sizes)), 0.0])
@@ -163,7 +143,7 @@ def concentration(
             "effect": raw.value,
             "interval": ends(raw),
         },
-        "top_among": _controls(lab, members, ordered[0], measure, ablation, base),
+        "top_among": _controls(lab, members, ordered[0], measure, ablation, found.base),
         "easy_and_hard": searched.easy_and_hard(seed),
     }
     inferences: dict[str, Inference] = {
@@ -189,35 +169,27 @@ class _Search:
         *,
         by_scores: bool,
     ) -> None:
-        self.lab, self.members, self.measure, self.ablation = lab, members, measure, ablation
+        self.lab, self.members, self.ablation = lab, members, ablation
+        self._measure = lambda sets: self._table(sets).measure(measure)
+        self._scan: Scan | None = None
         if by_scores:
             scores = lab.scores("discover", universe="heads")
             place = {unit: i for i, unit in enumerate(scores.members)}
             parts = [[place[unit] for unit in lab.layout.expand(member.units)] for member in members]
             self._lost = np.array([scores.values[:, part].sum(1, dtype=np.float64) for part in parts])
         else:
-            table = self._table([(), everything, *(member.units for member in members)])
-            self._base, self._whole = table[0], table[0] - table[1]
-            self._lost = self._base - table[2:]  # [members × n]
+            self._scan = scan(self._measure, members, everything)
+            self._lost = self._scan.lost
         self.effects = self._lost.mean(1)
-        # equal effects stay in canonical order
-        self.static = [int(i) for i in np.argsort(-self.effects, kind="stable")]
 
-    def _table(self, sets: list[tuple[Unit, ...]]) -> Floats:
-        return self.lab.outcomes(sets, value=self.ablation, split="discover").measure(self.measure)
+    def _table(self, sets: Sequence[tuple[Unit, ...]]) -> OutcomeTable:
+        return self.lab.outcomes(sets, value=self.ablation, split="discover")
 
-    def greedy(self, damage: float) -> list[int]:
-        """Re-scored after every step, until the damage is done."""
-        chosen = [self.static[0]]
-        done = float(self.effects[chosen[0]])
-        while done < damage * float(self._whole.mean()) and len(chosen) < len(self.members):
-            left = [i for i in self.static if i not in chosen]
-            before = tuple(u for i in chosen for u in self.members[i].units)
-            lost = self._base - self._table([(*before, *self.members[i].units) for i in left])
-            best = int(np.argmax(lost.mean(1)))
-            chosen.append(left[best])
-            done = float(lost[best].mean())
-        return [*chosen, *(i for i in self.static if i not in chosen)]
+    def order(self, *, greedily: bool, damage: float) -> tuple[int, ...]:
+        """Of the scan, re-scored after every step until the damage is done, or of the scores."""
+        if self._scan is None:
+            return tuple(int(i) for i in np.argsort(-self.effects, kind="stable"))
+        return greedy(self._measure, self._scan, damage) if greedily else self._scan.order
 
     def easy_and_hard(self, seed: int) -> dict[str, Any]:
         """Is the top member the same on easy and on hard examples (by the margin of the untouched model)?
@@ -248,7 +220,7 @@ class _Search:
         return found
 
     def _margin(self) -> Floats:
-        table = self.lab.outcomes([()], value=self.ablation, split="discover")
+        table = self._table([()])
         found: Floats = table.measure("logit_diff" if "logit_diff" in table.columns else "log_prob")[0]
         return found
 
@@ -283,12 +255,4 @@ def _controls(
         if effects:
             rank = rank_p(lost[top], list(effects.values()), harmful_is="high")
             found[name] |= {"p": rank.p, "p_resolution": rank.resolution}
-    return found
-
-
-def _sizes(count: int) -> list[int]:
-    """Which numbers of members are measured; the last is all."""
-    found = list(range(1, min(count, EVERY_SIZE) + 1))
-    while found[-1] < count:
-        found.append(min(count, max(found[-1] + 1, int(found[-1] * 1.1))))
     return found

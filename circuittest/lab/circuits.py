@@ -16,6 +16,7 @@ from circuittest.units import Edge, Unit
 
 if TYPE_CHECKING:
     from circuittest.find.minimal import Minimal
+    from circuittest.find.scan import Damage, Scan
     from circuittest.tables import OutcomeTable, ScoreTable
 
 #: Scores in another dtype are compared with the model's own on so many examples, and below this overlap of their
@@ -189,6 +190,64 @@ class Circuits(Tables):
             origin=origin,
             name=name,
             seed=seed,
+        )
+
+    def scan(
+        self,
+        per: Literal["head", "kv", "group", "attn", "mlp"] = "head",
+        *,
+        size: int = 0,
+        metric: Literal["logit_diff", "log_prob", "prob_diff", "accuracy"] | None = None,
+        ablation: str = "zero",
+        order: Literal["static", "greedy"] = "static",
+        damage: float = 0.8,
+        split: Split = "discover",
+    ) -> Scan:
+        """What every head, KV group, group of `size` heads, attention layer or MLP does when it alone is ablated.
+
+        Parameters
+        ----------
+        metric:
+            What falls; by default the task's metric, or "log_prob" where that is neither it nor "logit_diff".
+        ablation:
+            By what units are replaced; see `outcomes`.
+        order:
+            How the members are ordered: "static", by their effects; "greedy", each next one by what it adds to those
+            before it, until `damage` of what ablating all does is done (`circuittest.find.scan.greedy`).
+
+        Raises
+        ------
+        UsageError
+            For an unknown member, order or split, and a size that does not divide the heads of a layer.
+        """
+        from circuittest.find.scan import greedy, members_of, scan
+
+        if order not in ("static", "greedy"):
+            raise UsageError(f"unknown order {order!r}", "", did_you_mean(str(order), ("static", "greedy")))
+        measure = metric or (self.metric if self.metric in ("log_prob", "logit_diff") else "log_prob")
+        measure = self.accuracy if measure == "accuracy" else measure
+        choices: dict[str, Any] = {"per": per, "metric": measure, "ablation": ablation, "order": order}
+        choices |= {"split": split, **({"size": size} if per == "group" else {})}
+        choices |= {"damage": damage} if order == "greedy" else {}
+        members = members_of(self.layout, per, size)
+        everything = self.layout.universe("mlps" if per == "mlp" else "heads")
+        table = lambda sets: self.outcomes(sets, value=ablation, split=split).measure(measure)
+        found = scan(table, members, everything, **choices)
+        return found if order == "static" else replace(found, order=greedy(table, found, damage))
+
+    def damage(self, found: Scan, *, split: Split = "evaluate", sizes: Sequence[int] = ()) -> Damage:
+        """How the damage grows as the members of a scan are ablated one after the other, in its order.
+
+        By default on the evaluation examples, which did not choose the order.
+        """
+        from circuittest.find.scan import damage
+
+        how = found.choices
+        return damage(
+            lambda sets: self.outcomes(sets, value=how["ablation"], split=split).measure(how["metric"]),
+            found.ordered,
+            self.layout.universe("mlps" if how["per"] == "mlp" else "heads"),
+            sizes,
         )
 
     def circuit(

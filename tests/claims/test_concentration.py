@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from circuittest.claims.concentration import members_of
 from circuittest.errors import TaskError
+from circuittest.find.scan import members_of
 from circuittest.units import Layout, Unit
 from tests.helpers.table_lab import TableLab, task_data
 
