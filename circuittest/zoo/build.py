@@ -18,9 +18,9 @@ from typing import Any
 from torch import nn
 
 from circuittest.errors import UsageError, did_you_mean
+from circuittest.models.loading import load_model
 from circuittest.zoo import FINE_TUNES, SERIES, STEPS, TUNED, build_command, built, home, path
 from circuittest.zoo.fine_tunes import RECIPES, FineTune, tune
-from circuittest.zoo.package import load
 from circuittest.zoo.recipe import BUILDS, MIXTURE, make_model
 from circuittest.zoo.score import score
 from circuittest.zoo.train import save, train
@@ -109,7 +109,8 @@ def build(what: str, *, into: Path | None = None, again: bool = False) -> list[P
 def build_fine_tune(name: str, place: Path, *, seed: int = 0) -> dict[str, float]:
     """Train one fine-tune and write it to a directory; gives its scores on the test pools."""
     recipe = RECIPES[name]
-    model, tokenizer = load(path(TUNED))
+    loaded = load_model(str(path(TUNED)), device="cpu")
+    model, tokenizer = loaded.module, loaded.tokenizer
     before = score(model, tokenizer)
     started = time.process_time()
     tune(model, recipe, seed)
