@@ -11,7 +11,8 @@ from typing import Any
 
 from circuittest.circuit import Circuit
 from circuittest.report.page import figure, interval_bar
-from circuittest.report.plots import Plot, plots, unit_map
+from circuittest.report.plot import Plot
+from circuittest.report.plots import plots, unit_map
 from circuittest.report.records import record
 from circuittest.report.style import NOTEBOOK
 from circuittest.report.svg import number

@@ -12,8 +12,10 @@ from typing import Any
 from circuittest.errors import UsageError
 from circuittest.report import svg
 from circuittest.report.bars import axis
+from circuittest.report.changes import across_models
 from circuittest.report.files import check_free, replace_file
-from circuittest.report.plots import Plot, plots, unit_map
+from circuittest.report.plot import Plot
+from circuittest.report.plots import plots, unit_map
 from circuittest.report.records import document
 from circuittest.report.style import STYLE
 from circuittest.report.terminal import (
@@ -67,6 +69,7 @@ def page(records: Iterable[Record]) -> str:
         _summary(listed, whole["environment"]),
         "<h2>All claims</h2>",
         _table(listed, names) if listed else "<p>No claim was judged or measured.</p>",
+        *_across(listed),
         *_circuits(listed),
         *(["<h2>Claim by claim</h2>"] if listed else []),
         *(_claim(record, names[id(record)]) for record in listed),
@@ -131,7 +134,11 @@ def _table(records: list[dict[str, Any]], names: Mapping[int, str]) -> str:
 
 def _id(record: Record) -> str:
     """The id of a record, with places where a line may break."""
-    return re.sub(r"(::|/|_|\[)", r"\1<wbr>", escape(record["id"]))
+    return _breakable(record["id"])
+
+
+def _breakable(text: str) -> str:
+    return re.sub(r"(::|/|_|\[)", r"\1<wbr>", escape(text))
 
 
 def interval_bar(record: Record) -> str:
@@ -183,6 +190,16 @@ def _circuits(records: list[dict[str, Any]]) -> list[str]:
             f"<p>{escape(listed)}</p>{shown}</article>"
         )
     return ["<h2>Circuits</h2>", *parts] if parts else []
+
+
+def _across(records: list[dict[str, Any]]) -> list[str]:
+    """Claims that were judged on several models, such as checkpoints."""
+    parts = [
+        f"<article><header><h3>{_breakable(title)}</h3></header>"
+        f'<div class="plots">{figure(plot)}</div></article>'
+        for title, plot in across_models(records)
+    ]
+    return ["<h2>Across models</h2>", *parts] if parts else []
 
 
 def _named(record: Record) -> set[str]:

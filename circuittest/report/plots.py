@@ -3,37 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeGuard
+from typing import Any
 
 from circuittest.errors import UnitError
-from circuittest.report import svg
+from circuittest.report import changes, svg
+from circuittest.report.plot import MOST_COLUMNS, MOST_MATRIX, Plot, is_number
 from circuittest.units import Unit
-
-#: No more cells than people can look at: neurons by the thousand stay in the record.
-MOST_COLUMNS, MOST_MATRIX = 128, 40
-#: Beyond this, differences of numbers may be infinite.
-MOST = 1e100
-
-
-@dataclass(frozen=True)
-class Plot:
-    """A drawing, what it shows, and its numbers as a table.
-
-    Attributes
-    ----------
-    svg:
-        The drawing.
-    caption:
-        One or two sentences.
-    columns, rows:
-        The numbers; every row begins with its heading.
-    """
-
-    svg: str
-    caption: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
 
 
 def plots(record: Mapping[str, Any]) -> list[Plot]:
@@ -52,7 +27,7 @@ def unit_map(
             unit = Unit.parse(name)
         except UnitError:
             return None  # groups of heads: no unit of its own
-        if unit.layer is not None and _number(value):
+        if unit.layer is not None and is_number(value):
             cells[unit] = float(value)
     inside = {unit for unit in cells if str(unit) in set(members)}
     columns = sorted({_column(unit) for unit in cells})
@@ -82,7 +57,7 @@ def _unit_scores(record: Mapping[str, Any], details: Mapping[str, Any]) -> Itera
     }
     for key, caption in told.items():
         scores = details.get(key)
-        if isinstance(scores, dict) and scores and all(map(_number, scores.values())):
+        if isinstance(scores, dict) and scores and all(map(is_number, scores.values())):
             plot = unit_map(f"{key} of units by layer", caption, scores, members)
             if plot is not None:
                 yield plot
@@ -114,7 +89,7 @@ def _effects(record: Mapping[str, Any], details: Mapping[str, Any]) -> Iterator[
         (removed if isinstance(removed, dict) else {}, ", complement removed"),
     ):
         for measure, part in where.items():
-            if isinstance(part, dict) and _number(part.get("effect")):
+            if isinstance(part, dict) and is_number(part.get("effect")):
                 yield from _strip(
                     part.get("controls"),
                     [("the set", part["effect"])],
@@ -138,8 +113,8 @@ def _selective(record: Mapping[str, Any], details: Mapping[str, Any]) -> Iterato
 
 
 def _strip(dots: Any, marks: Sequence[tuple[str, Any]], unit: str, row: str, caption: str) -> Iterator[Plot]:
-    named = [(name, float(value)) for name, value in marks if _number(value)]
-    if not (isinstance(dots, list) and dots and named and all(map(_number, dots))):
+    named = [(name, float(value)) for name, value in marks if is_number(value)]
+    if not (isinstance(dots, list) and dots and named and all(map(is_number, dots))):
         return
     title = f"{unit}: " + ", ".join(f"{name} {svg.number(value)}" for name, value in named)
     title += f"; {len(dots)} {row}s from {svg.number(min(dots))} to {svg.number(max(dots))}"
@@ -155,7 +130,7 @@ def _reuse(record: Mapping[str, Any], details: Mapping[str, Any]) -> Iterator[Pl
     at = _percent(record["choices"].get("at"))
     at = at if at is not None and points[0][0] <= at <= points[-1][0] else None
     chance = details.get("chance")
-    level = float(chance) if _number(chance) else None
+    level = float(chance) if is_number(chance) else None
     told = (
         ""
         if level is None
@@ -186,7 +161,7 @@ def _damage(record: Mapping[str, Any], details: Mapping[str, Any]) -> Iterator[P
     if "units_to" not in details or len(points := _points(found)) < 2:
         return
     asked = record["choices"].get("damage")
-    level = float(asked) if _number(asked) else None
+    level = float(asked) if is_number(asked) else None
     drawn = svg.curve(
         "damage by the number of units ablated",
         [(0.0, 0.0), *points],
@@ -239,12 +214,20 @@ def _similarity(record: Mapping[str, Any], details: Mapping[str, Any]) -> Iterat
     yield Plot(drawn, caption, ("subtask", *order), _rows(order, cells))
 
 
-_MAKERS = (_controls, _effects, _selective, _reuse, _damage, _cross_task, _similarity, _unit_scores)
-
-
-def _number(value: Any) -> TypeGuard[float]:
-    """Is this a number that an axis can hold?"""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= MOST
+_MAKERS = (
+    _controls,
+    _effects,
+    _selective,
+    _reuse,
+    _damage,
+    _cross_task,
+    _similarity,
+    changes.minimality,
+    changes.sufficiency,
+    changes.specificity,
+    changes.drift,
+    _unit_scores,
+)
 
 
 def _families(found: Any, names: Sequence[str]) -> list[list[str]]:
@@ -259,19 +242,19 @@ def _families(found: Any, names: Sequence[str]) -> list[list[str]]:
 def _percent(found: Any) -> float | None:
     """ "95%" and 95 are 95; None for counts and what is no number."""
     try:
-        return float(str(found).removesuffix("%")) if str(found).endswith("%") or _number(found) else None
+        return float(str(found).removesuffix("%")) if str(found).endswith("%") or is_number(found) else None
     except ValueError:
         return None
 
 
 def _value(cell: Any) -> float | None:
     found = cell.get("value") if isinstance(cell, dict) else cell
-    return float(found) if _number(found) else None
+    return float(found) if is_number(found) else None
 
 
 def _points(found: Any) -> list[tuple[float, float]]:
     """Of a mapping of numbers, whose keys JSON has made text, to numbers; empty for anything else."""
-    if not isinstance(found, dict) or not all(map(_number, found.values())):
+    if not isinstance(found, dict) or not all(map(is_number, found.values())):
         return []
     try:
         return sorted((float(key), float(value)) for key, value in found.items())

@@ -22,16 +22,23 @@ _STYLES = {
 
 
 def claims_table(
-    records: Iterable[Mapping[str, Any]], *, width: int = 100, colour: bool = False, unicode: bool = True
+    records: Iterable[Mapping[str, Any]],
+    *,
+    costs: Mapping[str, tuple[float, bool]] | None = None,
+    width: int = 100,
+    colour: bool = False,
+    unicode: bool = True,
 ) -> str:
-    """Records as text: one row a claim (id, estimate, interval, threshold, n and controls, verdict), then the reason of
-    each claim that is neither supported nor unjudged.
+    """Records as text: one row a claim (id, estimate, interval, threshold, n and controls, verdict, time), then the
+    reason of each claim that is neither supported nor unjudged.
 
     Parameters
     ----------
+    costs:
+        Id → seconds, and whether every table was there already; without any there is no such column.
     width:
         Columns of the terminal. Where ids would have to fold, each stands on a line of its own above its row; where
-        the bars of the intervals do not fit either, they are left out.
+        the bars of the intervals do not fit either, they are left out, and then the times.
     colour:
         With ANSI styles.
     unicode:
@@ -59,9 +66,16 @@ def claims_table(
         markup=False,
     )
     bars = any(record["interval"] for record in listed)
+    costs = {} if costs is None else costs
+    timed = any(record["id"] in costs for record in listed)
     tables = [
-        _table(listed, scale, bars=with_bars, ids=with_ids, unicode=unicode)
-        for with_bars, with_ids in ((bars, True), (bars, False), (False, False))
+        _table(listed, scale, costs if with_costs else {}, bars=with_bars, ids=with_ids, unicode=unicode)
+        for with_bars, with_ids, with_costs in (
+            (bars, True, timed),
+            (bars, False, timed),
+            (False, False, timed),
+            (False, False, False),
+        )
     ]
     fitting = [
         t for t in tables if console.measure(t, options=console.options.update(width=10_000)).maximum <= width
@@ -86,10 +100,17 @@ def claims_table(
 
 
 def _table(
-    records: list[Mapping[str, Any]], scale: tuple[float, float], *, bars: bool, ids: bool, unicode: bool
+    records: list[Mapping[str, Any]],
+    scale: tuple[float, float],
+    costs: Mapping[str, tuple[float, bool]],
+    *,
+    bars: bool,
+    ids: bool,
+    unicode: bool,
 ) -> Table:
     table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold")
     headings = ["claim" if ids else " ", "estimate", f"{scale[0]:g} to {scale[1]:g}", "asked", "n", "verdict"]
+    headings += ["time"] if costs else []
     for index, heading in enumerate(headings):
         if bars or index != 2:
             table.add_column(heading, no_wrap=True)
@@ -105,6 +126,7 @@ def _table(
             Text(sizes_text(record)),
             Text(verdict_text(record), style=_STYLES.get(record["verdict"], "")),
         ]
+        row += [Text(time_text(costs.get(record["id"])))] if costs else []
         table.add_row(*(row if bars else row[:2] + row[3:]))
     return table
 
@@ -136,6 +158,16 @@ def asked_text(record: Mapping[str, Any]) -> str:
 def sizes_text(record: Mapping[str, Any]) -> str:
     """ "200/40": examples, and controls where there are some."""
     return str(record["n_examples"]) + ("" if record["n_controls"] is None else f"/{record['n_controls']}")
+
+
+def time_text(cost: tuple[float, bool] | None) -> str:
+    """ "3.2 s", "2:05", "cached" where nothing had to be measured; empty where it is not known."""
+    if cost is None:
+        return ""
+    seconds, cached = cost
+    if cached:
+        return "cached"
+    return f"{seconds:.1f} s" if seconds < 99.95 else f"{round(seconds) // 60}:{round(seconds) % 60:02d}"
 
 
 def limit(record: Mapping[str, Any]) -> float | None:

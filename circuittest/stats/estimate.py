@@ -69,6 +69,9 @@ class Estimate:
         What the reader can do about a failure.
     reproduce:
         The command that measures this again.
+    cost:
+        ``(seconds, cached)``: how long measuring took, and whether every table that it needed was there already. To be
+        shown; no part of what was measured, and of no record.
     """
 
     claim: str
@@ -95,6 +98,7 @@ class Estimate:
     driving: Callable[[str, Any], Mapping[str, Any]] | None = None
     hints: tuple[str, ...] = ()
     reproduce: str = ""
+    cost: tuple[float, bool] | None = None
 
     # numpy scalars on the left (np.float64(0.3) <= estimate) must hand over to the methods below
     __array_ufunc__ = None

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 #: The attribute of a test report that carries records to the controller, in plain JSON types.
 ATTRIBUTE = "circuittest_records"
+#: Another one: id of a record → seconds that it took, and whether its tables were there already.
+COSTS = "circuittest_costs"
 _FIXTURES = {"lab", "make_lab", "circuit_models"}
 _OWN = ("circuittest.stats", "pytest_circuittest")
 
@@ -83,6 +85,15 @@ class Recorder:
         """All records so far, in plain JSON types."""
         from circuittest.report.records import record
 
+        return [record(one, id=name, outcome=outcome) for one, name, outcome in self._named()]
+
+    def costs(self) -> dict[str, tuple[float, bool]]:
+        """What each took, by the id of its record, where that is known."""
+        costs = ((name, getattr(one, "estimate", one).cost) for one, name, _ in self._named())
+        return {name: cost for name, cost in costs if cost is not None}
+
+    def _named(self) -> list[tuple[Any, str, str]]:
+        """Every verdict and every estimate that was never judged, with its id and its outcome."""
         found = []
         judged = {id(entry.measured.estimate) for entries in self.verdicts.values() for entry in entries}
         for owner in sorted({*self.verdicts, *self.estimates}, key=str):
@@ -97,7 +108,7 @@ class Recorder:
                 if isinstance(self.item, SpecItem) and owner is None:
                     name = self.item.nodeid
                 outcome = self.outcome if owner is None else "fixture"
-                found.append(record(one, id=name, outcome=outcome))
+                found.append((one, name, outcome))
         return found
 
     def forget(self) -> None:
@@ -189,6 +200,7 @@ def _add(report: pytest.TestReport, call: pytest.CallInfo[None], recorder: Recor
         report.outcome, report.longrepr = "failed", str(error)
         return
     setattr(report, ATTRIBUTE, records)
+    setattr(report, COSTS, recorder.costs())
     add_properties(recorder.item, report, records)
 
 

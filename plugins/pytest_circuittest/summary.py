@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pytest_circuittest import reports
-from pytest_circuittest.recording import ATTRIBUTE
+from pytest_circuittest.recording import ATTRIBUTE, COSTS
 
 
 class Collector:
@@ -19,6 +19,8 @@ class Collector:
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._by_test: dict[str, list[dict[str, Any]]] = {}
+        #: Id of a record → seconds, and whether its tables were there already.
+        self.costs: dict[str, tuple[float, bool]] = {}
         self.ran = False
         self.failures: set[str] = set()
         #: File and line (from 1) of each test that has records.
@@ -33,6 +35,7 @@ class Collector:
         found = getattr(report, ATTRIBUTE, None)
         if found:
             self._by_test[report.nodeid] = found
+            self.costs.update(getattr(report, COSTS, {}))
             self.places[report.nodeid] = report.location[0], (report.location[1] or 0) + 1
 
     @pytest.hookimpl(trylast=True)
@@ -94,6 +97,10 @@ def write_table(terminal: pytest.TerminalReporter, config: pytest.Config) -> Non
     encoding = getattr(getattr(writer, "_file", None), "encoding", None) or ""
     terminal.section(f"circuit claims: {counts(records)}")
     table = claims_table(
-        records, width=writer.fullwidth, colour=writer.hasmarkup, unicode=encoding.lower().startswith("utf")
+        records,
+        costs=collector(config).costs,
+        width=writer.fullwidth,
+        colour=writer.hasmarkup,
+        unicode=encoding.lower().startswith("utf"),
     )
     terminal.write(table + together(records))

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from circuittest.report import svg
-from circuittest.report.plots import MOST_COLUMNS, MOST_MATRIX, plots, unit_map
+from circuittest.report.plot import MOST_COLUMNS, MOST_MATRIX
+from circuittest.report.plots import plots, unit_map
 
 
 def record(details: dict, circuit: list[str] | None = None, **choices) -> dict:
@@ -94,7 +95,11 @@ def test_cross_task_matrix():
     assert plot.rows == (("ioi", "0.9", "−0.1"), ("sva", "0.3", "0.5"))
     assert "ioi sva: −0.1" in plot.svg
     assert numbers(plot.svg, "rect", "fill-opacity", "below") == [0.055]
-    assert plots(record({"drops": {"own": 0.4, "others": {"sva": 0.1}}})) == []  # of specificity
+    # of specificity: another drawing
+    assert one({"drops": {"own": 0.4, "others": {"sva": 0.1}}}).columns == (
+        "circuit ablated",
+        "accuracy lost",
+    )
 
 
 def test_families_stand_together_in_frames():

@@ -143,3 +143,19 @@ def test_supported_claims_taken_together():
     assert "over the 3 claims judged), 1 of the 2 supported" in together([clear, close, INVALID, ALL[3]])
     corrected = {**close, "p_value": 0.9, "details": {"correction": {"p": close["p_value"]}}}
     assert together([clear, corrected]) == together([clear, close])
+
+
+def test_times_are_shown_where_they_are_known():
+    costs = {"a": (0.04, False), "b": (12.34, True), "c": (125.4, False)}
+    lines = claims_table(ALL, costs=costs, width=140).splitlines()
+    assert lines[0].split()[-2:] == ["verdict", "time"]
+    assert lines[1].endswith("supported                0.0 s")
+    assert lines[2].endswith("cached")
+    assert lines[3].endswith("2:05")
+    assert lines[4].endswith("measured")
+    for width in (140, 80, 60, 50, 40):
+        assert all(
+            len(line) <= max(width, 40) for line in claims_table(ALL, costs=costs, width=width).splitlines()
+        )
+    assert "time" not in claims_table(ALL, costs={}, width=140)
+    assert "time" not in claims_table(ALL, costs={"elsewhere": (1.0, False)}, width=140)
