@@ -1,8 +1,8 @@
 """C³: capacity-matched random controls of a circuit (Li & Subramani, arXiv 2605.08348, section 3.2).
 
 A control is a set of units outside the circuit, inside the same universe, with as many units of each kind (and,
-with ``match="layer"``, of each kind in each layer) as the circuit. Where no such set exists the control is
-infeasible: an error, never a smaller set.
+with ``match="layer"``, of each kind in each layer, or with ``match="sink"``, of each kind at each of the levels that
+are given) as the circuit. Where no such set exists the control is infeasible: an error, never a smaller set.
 
 Random *circuits* (``outside=False``) are drawn from the whole universe, the circuit's own units included, and
 only the circuit itself is left out. Against them the circuit's rank is an exact p-value of "this circuit is a
@@ -14,7 +14,7 @@ of random circuits).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations, product
 from math import comb, prod
@@ -24,7 +24,7 @@ import numpy as np
 from circuittest.errors import ControlError
 from circuittest.units import Layout, Unit
 
-Stratum = tuple[str, int]  # kind, and the layer or -1 where layers are not matched
+Stratum = tuple[str, int]  # kind, and the layer or level, or -1 where only kinds are matched
 
 #: Populations up to this size are enumerated instead of sampled (claims.md, "Controls").
 ENUMERATE_UP_TO = 500
@@ -61,10 +61,12 @@ def matched_controls(
     seed: int,
     match: str = "kind",
     outside: bool = True,
+    levels: Mapping[Unit, int] | None = None,
 ) -> Controls:
     """Draw `count` distinct matched controls, or enumerate all when there are few.
 
-    `outside`: controls have no unit of the circuit; False: any other matched set of the universe.
+    `outside`: controls have no unit of the circuit; False: any other matched set of the universe. `levels`: for
+    ``match="sink"``, the level of every unit of the universe.
 
     Raises
     ------
@@ -73,7 +75,7 @@ def matched_controls(
         universe, or `match` or `count` make no sense.
     """
     members = tuple(circuit)
-    pools = strata(members, universe, layout, match, outside=outside)
+    pools = strata(members, universe, layout, match, outside=outside, levels=levels)
     if count < 1:
         raise ControlError(f"{count} controls were asked for", "at least one is needed")
     itself = tuple(sorted(set(members)))
@@ -106,13 +108,18 @@ def strata(
     match: str = "kind",
     *,
     outside: bool = True,
+    levels: Mapping[Unit, int] | None = None,
 ) -> dict[Stratum, tuple[list[Unit], int]]:
     """What a matched control is made of: per stratum the units to choose from, and how many to choose.
 
     Strata are sorted, and so are the units in each. Raises ControlError as `matched_controls` does.
     """
-    if match not in ("kind", "layer"):
-        raise ControlError(f"unknown match {match!r}", "", "use 'kind' or 'layer'")
+    if match not in ("kind", "layer", "sink"):
+        raise ControlError(f"unknown match {match!r}", "", "use 'kind', 'layer' or 'sink'")
+    if (match == "sink") != (levels is not None):
+        raise ControlError(
+            f"match {match!r} {'with' if levels else 'without'} levels", "'sink' matches levels"
+        )
     members = tuple(circuit)
     if not members:
         raise ControlError("the circuit is empty", "there is nothing to match")
@@ -129,6 +136,8 @@ def strata(
         )
 
     def stratum(unit: Unit) -> Stratum:
+        if levels is not None:
+            return (unit.kind, levels[unit])
         return (unit.kind, -1 if match == "kind" or unit.layer is None else unit.layer)
 
     need = Counter(stratum(unit) for unit in units)
@@ -147,7 +156,9 @@ def strata(
             pools[stratum(unit)].append(unit)
     for (kind, layer), pool in pools.items():
         if len(pool) < need[kind, layer]:
-            where = "" if layer < 0 else f" in layer {layer}"
+            where = (
+                "" if layer < 0 else f" in layer {layer}" if levels is None else f" at {match} level {layer}"
+            )
             raise ControlError(
                 "no matched control exists",
                 f"the circuit holds {need[kind, layer]} units of kind {kind}{where}"

@@ -246,3 +246,22 @@ def test_only_among_random_circuits_is_the_rank_of_one_exact() -> None:
             false[outside] += p <= 0.05
     assert false[False] / 200 <= 0.05 + 2.6 * (0.05 * 0.95 / 200) ** 0.5
     assert false[True] / 200 > 0.1
+
+
+def test_controls_at_levels_count_each_level_as_the_circuit_does() -> None:
+    layout = Layout(n_layers=3, n_heads=6, n_kv_heads=6)
+    heads = layout.universe("heads")
+    levels = {unit: (unit.index or 0) % 3 for unit in heads}
+    circuit = [heads[0], heads[3], heads[4]]  # two at level 0, one at level 1
+    drawn = matched_controls(circuit, heads, layout, count=30, seed=0, match="sink", levels=levels)
+    assert drawn.population == comb(4, 2) * comb(5, 1)
+    assert drawn.enumerated
+    for units in drawn.sets:
+        assert sorted(levels[unit] for unit in units) == [0, 0, 1]
+        assert not set(units) & set(circuit)
+    everything = [unit for unit in heads if levels[unit] == 2]
+    with pytest.raises(ControlError, match="6 units of kind head at sink level 2 and only 0 are left"):
+        matched_controls(everything, heads, layout, count=30, seed=0, match="sink", levels=levels)
+    for match, known in (("sink", None), ("layer", levels)):
+        with pytest.raises(ControlError, match="levels"):
+            matched_controls(circuit, heads, layout, count=30, seed=0, match=match, levels=known)

@@ -8,7 +8,7 @@ universe ablated in the same way.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -150,18 +150,19 @@ def draw_controls(
     match: str,
     seed: int,
     outside: Iterable[Unit] = (),
+    levels: Mapping[Unit, int] | None = None,
 ) -> tuple[Controls, float] | str:
     """Matched controls of a set that also avoid some units, or why there are none.
 
-    `outside`: units that no control may touch, beside those of the set itself.
+    `outside`: units that no control may touch, beside those of the set itself. `levels`: of ``match="sink"``.
 
-    The number is the largest share of a stratum (a kind, or a kind in a layer) that the set holds.
+    The number is the largest share of a stratum (a kind, in a layer or at a level) that the set holds.
     """
     avoided = set(lab.layout.expand(outside)) - set(lab.layout.expand(units))
     pool = [u for u in universe if u in units or not avoided.intersection(lab.layout.parts(u))]
     try:
-        drawn = matched_controls(units, pool, lab.layout, count=count, seed=seed, match=match)
-        pools = strata(units, pool, lab.layout, match)
+        drawn = matched_controls(units, pool, lab.layout, count=count, seed=seed, match=match, levels=levels)
+        pools = strata(units, pool, lab.layout, match, levels=levels)
         return drawn, max(need / (need + len(found)) for found, need in pools.values())
     except ControlError as error:
         return str(error)

@@ -36,7 +36,7 @@ def closure(
     circuit: Circuit,
     *,
     controls: int = 100,
-    match: Literal["kind", "layer"] = "kind",
+    match: Literal["kind", "layer", "sink"] = "kind",
     metric: Literal["log_prob", "logit_diff", "accuracy", "loss"] = "log_prob",
     text: str | None = None,
     ablation: Ablation = "zero",
@@ -65,8 +65,9 @@ def closure(
     Parameters
     ----------
     controls, match, universe, seed:
-        As for `necessity`; rank p cannot fall below 1/(controls + 1), so fewer than 39 sets establish neither of the
-        first two labels, and a circuit of a tenth of the universe needs 72.
+        As for `necessity`; with "sink" controls are heads that rest as much on the first token as the circuit's do
+        (`circuittest.lab.signals.sink_levels`). Rank p cannot fall below 1/(controls + 1), so fewer than 39 sets
+        establish neither of the first two labels, and a circuit of a tenth of the universe needs 72.
     metric:
         What the number is measured in; the label always uses log-probability, logit difference and accuracy.
     text:
@@ -124,7 +125,17 @@ def closure(
     if common := set(lab.layout.expand(backup)) & set(lab.layout.expand(circuit.units)):
         return invalid(f"{min(common)} is in the circuit and in its complement")
     units = lab.layout.universe(name)
-    found = draw_controls(lab, circuit.units, units, count=controls, match=match, seed=seed, outside=backup)
+    levels = None
+    if match == "sink":
+        if any(unit.kind != "head" for unit in units):
+            return invalid(
+                "controls are matched by their rest on the first token among heads: use universe: heads"
+            )
+        levels = lab.sink_levels()
+        choices["sink_levels"] = max(levels.values()) + 1
+    found = draw_controls(
+        lab, circuit.units, units, count=controls, match=match, seed=seed, outside=backup, levels=levels
+    )
     if isinstance(found, str):
         return invalid(found)
     drawn, share = found

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
-from circuittest.lab.circuits import Circuits
+from circuittest.lab.proposals import Proposals
 
 if TYPE_CHECKING:
     from circuittest.circuit import Circuit
     from circuittest.stats import Estimate
     from circuittest.tasks import Partition
+    from circuittest.units import Unit
 
 
-class Claims(Circuits):
+class Claims(Proposals):
     """Every method gives an `Estimate`, to be compared with a threshold."""
 
     def measure(
@@ -29,6 +30,10 @@ class Claims(Circuits):
     def coverage(self, circuit: Circuit, *, decide: float | None = None, **options: Any) -> Estimate:
         """Coverage of a given circuit on new examples; see `circuittest.claims.coverage`."""
         return self.measure("coverage", circuit, decide=decide, **options)
+
+    def role(self, circuit: Circuit, *, kind: str, decide: float | None = None, **options: Any) -> Estimate:
+        """What a group's heads look at or move; see `circuittest.claims.role`."""
+        return self.measure("role", circuit, decide=decide, kind=kind, **options)
 
     def necessity(self, circuit: Circuit, *, decide: float | None = None, **options: Any) -> Estimate:
         """Necessity against C³; see `circuittest.claims.necessity`."""
@@ -87,6 +92,25 @@ class Claims(Circuits):
     def independence(self, circuit: Circuit, *, decide: float | None = None, **options: Any) -> Estimate:
         """Whether the rest still follows the model; see `circuittest.claims.independence`."""
         return self.measure("independence", circuit, decide=decide, **options)
+
+    def path(
+        self,
+        from_: Circuit | str | Iterable[str | Unit],
+        to: Circuit | str | Iterable[str | Unit],
+        *,
+        slot: Literal["q", "k", "v"] | None = None,
+        decide: float | None = None,
+        **options: Any,
+    ) -> Estimate:
+        """Share of an effect that runs directly from one group to another; see `circuittest.claims.path`.
+
+        With `slot` the units of `to` are read there; ids may say it themselves (``"L5.H1.q"``).
+        """
+        from circuittest.claims.groups import Group
+
+        sending, reading = Group.of(from_), Group.of(to)
+        reading = reading if slot is None else reading.at(slot)
+        return self.measure("path", decide=decide, from_=sending, to=reading, **options)
 
     def stability(
         self,
