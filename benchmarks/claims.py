@@ -11,7 +11,6 @@ anything was measured.
 from __future__ import annotations
 
 import argparse
-import resource
 import sys
 import time
 from collections.abc import Callable
@@ -23,6 +22,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import resident
 from circuittest.circuit import Circuit
 from circuittest.claims import claim_kinds
 from circuittest.errors import CircuittestError
@@ -181,15 +181,15 @@ def judged(lab: Lab, case: Case, circuit: Circuit | None) -> list[str]:
 
 def timed(name: str, rows: list[list[str]], call: Callable[[], Any]) -> Any:
     """Run something and add its row."""
-    peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    before, started = peak(), time.perf_counter()
+    resident.forget_peak()
+    before, started = resident.now(), time.perf_counter()
     result: Any = None
     try:
         result = call()
         cells = result if isinstance(result, list) else [f"{len(result)} members", "", ""]
     except CircuittestError as error:
         cells = [str(error), "", "refused"]
-    rows.append([name, *cells, f"{time.perf_counter() - started:.1f}", f"{peak() - before:.0f}"])
+    rows.append([name, *cells, f"{time.perf_counter() - started:.1f}", f"{resident.peak() - before:.0f}"])
     sys.stderr.write(" | ".join(rows[-1]) + "\n")
     return result
 
@@ -203,7 +203,7 @@ def write(path: Path, options: argparse.Namespace, rows: list[list[str]], second
         "",
         f"Made by `{command}`: {options.examples} discovery and {options.examples} evaluation examples, "
         f"{options.threads} CPU threads, {seconds:.0f} s in all. Thresholds are examples; a claim uses the tables "
-        "that earlier ones measured. Memory is the growth of the peak.",
+        "that earlier ones measured. Memory is what a claim needs at its peak beyond what was resident before it.",
         "",
         "| claim | estimate | threshold | verdict | s | MiB |",
         "| --- | --- | --- | --- | ---: | ---: |",

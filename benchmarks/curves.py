@@ -10,7 +10,6 @@ weights. A ratio that stays where it is means a cost that grows as the model's o
 from __future__ import annotations
 
 import argparse
-import resource
 import statistics
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from rich.console import Console
 from rich.table import Table
 from transformers import GPT2Config, GPT2LMHeadModel
 
+from benchmarks import resident
 from benchmarks.run import Item
 from circuittest.measure.attribution import attribute
 from circuittest.models.loading import from_module
@@ -46,7 +46,8 @@ def one(examples: int, layers: int, length: int, repetitions: int) -> tuple[floa
         embedded = module.get_input_embeddings()(prompts).requires_grad_()
         module(inputs_embeds=embedded, use_cache=False).logits[:, -1].sum().backward()
 
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    resident.forget_peak()
+    before = resident.now()
     seconds: dict[bool, list[float]] = {True: [], False: []}
     grown = 0.0
     for _ in range(repetitions):
@@ -54,7 +55,7 @@ def one(examples: int, layers: int, length: int, repetitions: int) -> tuple[floa
             started = time.perf_counter()
             if ours:
                 attribute(model, items, metric="logit_diff")
-                grown = grown or (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+                grown = grown or resident.peak() - before
             else:
                 floor()
             seconds[ours].append(time.perf_counter() - started)

@@ -24,6 +24,7 @@ from typing import Any
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
+from benchmarks import resident
 from benchmarks.run import Item
 from circuittest.measure.attribution import attribute
 from circuittest.measure.edges import edges
@@ -63,7 +64,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         items.append(Item(i, draw(options.length), draw(options.length), (answer,), (foil,)))
     how = {"metric": "logit_diff", "level": "edges", "method": options.method}
     attribute(model, items[:1], **how)  # what is loaded and allocated once, whatever the table
-    before, start = resident("VmRSS"), time.perf_counter()
+    resident.forget_peak()
+    before, start = resident.now(), time.perf_counter()
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         table = attribute(
             model, items, **how, **({} if options.held else {"out": Path(folder) / "t.safetensors"})
@@ -74,18 +76,10 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "examples": shape[0],
         "edges": shape[1],
         "table": 4e-9 * shape[0] * shape[1],
-        "before": before,
-        "beyond": resident("VmHWM") - before,
+        "before": before * 1.048576e-3,
+        "beyond": (resident.peak() - before) * 1.048576e-3,
         "seconds": time.perf_counter() - start,
     }
-
-
-def resident(field: str) -> float:
-    """GB of resident memory now (VmRSS), or at most so far (VmHWM)."""
-    for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
-        if line.startswith(field):
-            return int(line.split()[1]) * 1024 / 1e9
-    raise RuntimeError(f"no {field}: this needs Linux")
 
 
 def main() -> int:

@@ -21,7 +21,6 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import resource
 import statistics
 import subprocess
 import sys
@@ -35,6 +34,7 @@ from rich.console import Console
 from rich.table import Table
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
+from benchmarks import resident
 from circuittest.measure.ablation import ablate
 from circuittest.measure.attribution import attribute
 from circuittest.models.loading import from_module
@@ -164,7 +164,7 @@ def measure(bench: Bench, repetitions: int, only: str) -> dict[str, dict[str, fl
 
 
 def peak(shape: str, case: str, batch: int, sets: int) -> float:
-    """MiB by which a case raises the process's peak memory, measured in a new process."""
+    """MiB that a case needs beyond what was resident before, at its peak, in a new process."""
     command = [sys.executable, "-m", "benchmarks.run", "--shapes", shape, "--peak", case]
     command += ["--batch", str(batch), "--sets", str(sets)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[1])
@@ -209,9 +209,10 @@ def main() -> None:
     for shape in options.shapes:
         bench = Bench(shape, options.batch, options.sets, options.floor_forwards)
         if options.peak:
-            before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            resident.forget_peak()
+            before = resident.now()
             bench.cases()[options.peak][2]()
-            sys.stdout.write(str((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024))
+            sys.stdout.write(str(resident.peak() - before))
             return
         results: Results = {}
         for threads in options.threads:
