@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -10,13 +11,15 @@ from circuittest.budget import OverBudget, metered, within_budget
 from circuittest.circuit import Circuit
 from circuittest.errors import UsageError, did_you_mean
 from circuittest.lab.claims import Claims
+from circuittest.lab.roles import Roles
 from circuittest.progress import claiming
+from circuittest.store.watch import watching
 
 if TYPE_CHECKING:
     from circuittest.stats import Estimate, Inference
 
 
-class Lab(Claims):
+class Lab(Roles, Claims):
     """A model and a task; measures circuits and gives estimates to compare with thresholds.
 
     Nothing is loaded before it is needed, and every table is measured once.
@@ -45,6 +48,9 @@ class Lab(Claims):
         How far above the floor the model's accuracy must be before its behaviour is judged.
     budget:
         How many forwards one claim may ask for (`circuittest.budget`); beyond it is undecided. None: no limit.
+    store:
+        A `Store`, or the path or URL of one: tables of models that are given by name are looked for there before
+        anything runs, and kept there. None: they are kept in this lab only.
     """
 
     def measure(
@@ -90,8 +96,9 @@ class Lab(Claims):
         given = {name: float(value) for name, value in known.items() if value is not None}
         early = {name: value for name, value in given.items() if name in kind.reserved}
         estimate: Estimate
+        began = time.perf_counter()
         try:
-            with metered(self.budget), claiming(f"{claim} of {self!r}"):
+            with metered(self.budget), claiming(f"{claim} of {self!r}"), watching() as watch:
                 estimate = kind.function(self, *about, **options, **early)
         except OverBudget as error:
             if within_budget():  # the budget is that of the claim which measures this one
@@ -102,6 +109,7 @@ class Lab(Claims):
             estimate = replace(estimate, decide=float(decide))
         if confidence is not None:
             estimate = replace(estimate, confidence=confidence)
+        estimate = replace(estimate, cost=(time.perf_counter() - began, watch.cached))
         announce(estimate)
         return estimate
 

@@ -26,12 +26,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from circuittest.errors import UsageError
+from circuittest.find.roles.kinds import COPYING
 from circuittest.find.roles.patterns import RoleTable
 from circuittest.measure.batches import ItemLike
 from circuittest.measure.moved import Source, moved
 from circuittest.models.loaded import LoadedModel
 
-COPYING = ("copy", "copy-suppression")
 #: How many of the largest or smallest logits count (Wang et al.).
 TOP = 5
 #: A series in which fewer tokens are single ones is not asked about.

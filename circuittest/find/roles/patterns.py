@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from circuittest.errors import UsageError, did_you_mean
-from circuittest.find.roles.targets import AT_ANSWER, PATTERNS, check_patterns, targets
+from circuittest.find.roles.kinds import AT_ANSWER, PATTERNS
+from circuittest.find.roles.targets import check_patterns, targets
 from circuittest.measure.attention import attention
-from circuittest.measure.batches import Batch, ItemLike, precision
+from circuittest.measure.batches import Batch, ItemLike
 from circuittest.models.loaded import LoadedModel
 from circuittest.units import Unit
 
@@ -104,7 +105,7 @@ def pattern_scores(
         return torch.stack([_mean(weights, mask) for mask in masks.of(batch)], -1)
 
     found, choices = attention(model, items, reduce, batch_size=batch_size)
-    values = found.double().numpy()
+    values = found.numpy()
     heads = model.layout.units(("head",))
     examples = tuple(item.index for item in items)
     tables = {}
@@ -141,7 +142,7 @@ def selectivity(
         own = masks.of(batch)
         return torch.stack([_per_key(weights, mask) for mask in (*own, _rest(own, batch, positions))], -1)
 
-    values = attention(model, items, reduce, batch_size=batch_size)[0].double().numpy()
+    values = attention(model, items, reduce, batch_size=batch_size)[0].numpy()
     found = {}
     for i, kind in enumerate(wanted):
         both = values[..., [i, -1]]
@@ -208,17 +209,24 @@ def _masks(kinds: Sequence[str], batch: Batch, positions: Positions) -> list[Ten
 
 def _mean(weights: Tensor, mask: Tensor) -> Tensor:
     """Mean over queries with targets of the weight on them [examples, heads]; NaN where there is none."""
-    dtype = precision(weights.dtype)
-    on = torch.einsum("bhqk,bqk->bh", weights.to(dtype), mask.to(weights.device, dtype))
-    count = mask.any(-1).sum(-1, keepdim=True).to(weights.device, dtype)
+    weights = _exact(weights)
+    on = torch.einsum("bhqk,bqk->bhq", weights, mask.to(weights))
+    # A row that rounding lets sum to more than one is a whole one.
+    on = (on / weights.sum(-1).clamp_min(1.0)).sum(-1)
+    count = mask.any(-1).sum(-1, keepdim=True).to(on)
     return on / torch.where(count > 0, count, float("nan"))
+
+
+def _exact(weights: Tensor) -> Tensor:
+    """In float64, which MPS does not have, so that sums add no rounding of their own."""
+    return (weights.cpu() if weights.device.type == "mps" else weights).double()
 
 
 def _per_key(weights: Tensor, mask: Tensor) -> Tensor:
     """Mean over queries with keys of the mean weight per key of the mask [examples, heads]; NaN where there is none."""
-    dtype = precision(weights.dtype)
+    weights = _exact(weights)
     sizes = mask.sum(-1, keepdim=True)
-    share = mask.to(dtype) / torch.where(sizes > 0, sizes, 1)
-    on = torch.einsum("bhqk,bqk->bh", weights.to(dtype), share.to(weights.device))
-    count = mask.any(-1).sum(-1, keepdim=True).to(weights.device, dtype)
+    share = mask.double() / torch.where(sizes > 0, sizes, 1)
+    on = torch.einsum("bhqk,bqk->bh", weights, share.to(weights))
+    count = mask.any(-1).sum(-1, keepdim=True).to(on)
     return on / torch.where(count > 0, count, float("nan"))

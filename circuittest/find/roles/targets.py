@@ -23,20 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from circuittest.errors import UsageError, did_you_mean
+from circuittest.find.roles.kinds import AT_ANSWER, PATTERNS
 
-#: Kinds of pattern, and why one may have no targets on an example.
-PATTERNS = {
-    "induction": "no token is repeated",
-    "previous-token": "the prompt is too short",
-    "duplicate-token": "no token is repeated",
-    "self": "the prompt is too short",
-    "first-token": "the prompt is too short",
-    "local": "the prompt is too short",
-    "answer-token": "the answer is not in the prompt",
-    "foil-token": "no foil is in the prompt",
-}
-#: Kinds whose query is the last position.
-AT_ANSWER = ("answer-token", "foil-token")
 #: The window of "local", in tokens before the query.
 WINDOW = (2, 5)
 

@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from circuittest.errors import UsageError
-from circuittest.find.roles import copying_scores, successor_scores
-from circuittest.find.roles.copying import series_of
+from circuittest.find.roles.copying import copying_scores, series_of, successor_scores
 from circuittest.units import Unit
 from tests.find.roles.test_patterns import ITEMS, head
 from tests.helpers import role_heads, tiny
@@ -59,23 +58,25 @@ def test_ranks_on_a_random_model() -> None:
     items = [
         FakeItem(i.index, i.prompt_ids, (), i.prompt_ids[1:2], i.prompt_ids[3:5]) for i in random_items(2)
     ]
+    marked = [
+        Source(row, at)
+        for row, item in enumerate(items)
+        for at, token in enumerate(item.prompt_ids)
+        if at and token in {*item.answer_ids, *item.foil_ids}
+    ]
+    every = [
+        moved(model, items, marked, lambda logits, _, t=t: logits[..., t])[0].numpy()
+        for t in range(tiny.VOCAB)
+    ]
+    order = np.argsort(np.stack(every, -1), -1)  # [sources, heads, vocabulary], least first
     for top in (1, 7):
         tables = copying_scores(model, items, top=top)
         for row, item in enumerate(items):
-            marked = [
-                at for at, t in enumerate(item.prompt_ids) if at and t in {*item.answer_ids, *item.foil_ids}
-            ]
-            hits = {"copy": [], "copy-suppression": []}
-            for at in marked:
-                every = [
-                    moved(model, items, [Source(row, at)], lambda logits, _, t=t: logits[..., t])[0][
-                        0
-                    ].numpy()
-                    for t in range(tiny.VOCAB)
-                ]
-                order = np.argsort(np.stack(every), 0)  # [vocabulary, heads], least first
-                hits["copy"].append((order[-top:] == item.prompt_ids[at]).any(0))
-                hits["copy-suppression"].append((order[:top] == item.prompt_ids[at]).any(0))
+            mine = [(order[i], item.prompt_ids[s.position]) for i, s in enumerate(marked) if s.item == row]
+            hits = {
+                "copy": [(ranks[:, -top:] == token).any(1) for ranks, token in mine],
+                "copy-suppression": [(ranks[:, :top] == token).any(1) for ranks, token in mine],
+            }
             for kind, table in tables.items():
                 np.testing.assert_array_equal(table.values[row], np.mean(hits[kind], 0))
 

@@ -9,7 +9,9 @@ import pytest
 import torch
 
 from circuittest.errors import UsageError
-from circuittest.find.roles import PATTERNS, RoleTable, pattern_scores, selectivity, targets
+from circuittest.find.roles.kinds import PATTERNS
+from circuittest.find.roles.patterns import RoleTable, pattern_scores, selectivity
+from circuittest.find.roles.targets import targets
 from circuittest.measure.attention import attention
 from circuittest.models.loaded import LoadedModel
 from circuittest.units import Unit

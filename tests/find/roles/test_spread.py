@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from circuittest.errors import UsageError
-from circuittest.find.roles import (
+from circuittest.find.roles.spread import (
     effective_rank,
     growth,
     output_spread,

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from circuittest.errors import UsageError
-from circuittest.find.roles import PATTERNS, targets
+from circuittest.find.roles.kinds import PATTERNS
+from circuittest.find.roles.targets import targets
 
 #   0  1  2  3  4  5  6  7
 IDS = (9, 1, 2, 1, 1, 3, 2, 9)
