@@ -258,6 +258,10 @@ class Partition:
     def __repr__(self) -> str:
         return f"Partition.parse({str(self)!r})"
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """For Hypothesis and IPython, which would print the fields."""
+        printer.text(repr(self))
+
     def labels(self, items: Sequence[Featured]) -> list[str | None]:
         """The block of each item, None for items that are in none. Raises TaskError as `resolve`."""
         columns = [term.labels(items) for term in self.terms]

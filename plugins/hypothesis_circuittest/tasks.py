@@ -46,13 +46,15 @@ def subtask_partitions(
     """Partitions of a task into subtasks, by features and predicates on them.
 
     A task given by name needs no model: its features are read off the first `count` examples of its stream, in the
-    form that `auto` tries first. Where a tokenizer gets another form, or lengths must be exact, pass the lab
+    form that `auto` tries first; half of them stand for the discovery examples, half for the evaluation examples.
+    Where a tokenizer gets another form, or lengths must be exact, pass the lab
     (``data.draw(subtask_partitions(lab))``).
 
     Parameters
     ----------
     min_size:
-        Examples that every block must have.
+        Examples that every block must have in each of both splits: a search reads the one, and what it found is tested
+        on the other.
     max_blocks:
         Blocks of a partition, two at least.
     max_terms:
@@ -71,12 +73,13 @@ def subtask_partitions(
     _within(
         ("min_size", min_size, 1, None), ("max_blocks", max_blocks, 2, None), ("max_terms", max_terms, 1, 2)
     )
-    items = _items(task, count, seed)
-    found = list(_partitions(items, min_size, max_blocks, max_terms))
+    items, first = _items(task, count, seed)
+    found = list(_partitions(items, min_size, max_blocks, max_terms, first))
     if not found:
         features = sorted(set().union(*(item.features for item in items)))
         raise TaskError(
-            f"no partition of these {len(items)} examples has two to {max_blocks} blocks of at least {min_size}",
+            f"no partition of these {len(items)} examples has two to {max_blocks} blocks of at least {min_size} "
+            "in each split",
             f"their features are {', '.join(features) or 'none'}",
             "ask for smaller blocks or more examples, or give the examples features",
         )
@@ -93,8 +96,8 @@ def subtasks(
 ) -> SearchStrategy[str]:
     """Subtasks of a task as predicates for `Lab.where`: "template == 0", "template == 0 * order == ABBA".
 
-    Every one has at least `min_size` examples. Options and errors as for `subtask_partitions`; `max_features`: how many
-    features are fixed at most, 1 or more. Shrinks towards one feature, the first in the alphabet, its first value.
+    Every one has at least `min_size` examples in each split. `max_features`: how many features are fixed at most, 1 or
+    more; the rest as for `subtask_partitions`. Shrinks towards one feature, the first in the alphabet, its first value.
     """
     cells = _cells(task, 1, min_size, max_features, count, seed)
     return st.sampled_from(
@@ -137,7 +140,7 @@ def _cells(
     Sets with fewer than `least` such combinations are left out, and those of more features that cut out nothing new.
     """
     _within(("min_size", min_size, 1, None), ("max_features", max_features, 1, None))
-    items = _items(task, count, seed)
+    items, first = _items(task, count, seed)
     names = sorted(set.intersection(*(set(item.features) for item in items)))
     found: list[list[dict[str, Any]]] = []
     seen: set[tuple[int, ...]] = set()
@@ -149,7 +152,7 @@ def _cells(
             large = {
                 values: tuple(places)
                 for values, places in rows.items()
-                if len(places) >= min_size and all(map(_writable, chosen, values))
+                if _fewer(places, first, len(items)) >= min_size and all(map(_writable, chosen, values))
             }
             fresh = [
                 v for v in sorted(large, key=lambda v: [(str(type(x)), x) for x in v]) if large[v] not in seen
@@ -159,9 +162,9 @@ def _cells(
                 seen.update(large[values] for values in fresh)
     if not found:
         raise TaskError(
-            f"no subtask of these {len(items)} examples has {min_size} of them"
+            f"no subtask of these {len(items)} examples has {min_size} of them in each split"
             if least == 1
-            else f"no two subtasks of these {len(items)} examples have {min_size} of them each",
+            else f"no two subtasks of these {len(items)} examples have {min_size} of them each in each split",
             f"their features are {', '.join(names) or 'none'}",
             "ask for smaller subtasks or more examples, or give the examples features",
         )
@@ -185,10 +188,19 @@ def _within(*bounds: tuple[str, Any, int, int | None]) -> None:
             raise UsageError(f"{what} is {value!r}", why)
 
 
-def _items(task: str | Task | Lab, count: int, seed: int) -> Sequence[Any]:
+def _items(task: str | Task | Lab, count: int, seed: int) -> tuple[Sequence[Any], int]:
+    """Examples, and how many of them, the first ones, are discovery examples."""
     if isinstance(task, (str, Task)):
-        return _examples(task, count, seed)
-    return (*task.data.discover, *task.data.evaluate)
+        found = _examples(task, count, seed)
+        return found, len(found) // 2
+    return (*task.data.discover, *task.data.evaluate), len(task.data.discover)
+
+
+def _fewer(places: Sequence[int], first: int, count: int) -> int:
+    """How many of these places each split has at least; an empty split is none."""
+    early = sum(place < first for place in places)
+    sizes = [size for size, split in ((early, first), (len(places) - early, count - first)) if split]
+    return min(sizes)
 
 
 def _examples(task: str | Task, count: int, seed: int) -> list[Example]:
@@ -200,15 +212,20 @@ def _examples(task: str | Task, count: int, seed: int) -> list[Example]:
     return list(found.values())
 
 
-def _partitions(items: Sequence[Any], min_size: int, max_blocks: int, max_terms: int) -> Iterator[Partition]:
+def _partitions(
+    items: Sequence[Any], min_size: int, max_blocks: int, max_terms: int, first: int = 0
+) -> Iterator[Partition]:
     """Every partition within the bounds, simplest first, each way of cutting the examples once."""
     singles = [(term, _codes(term, items)) for term in _terms(items)]
     crossed = ((one * two, _cross(a, b)) for (one, a), (two, b) in combinations(singles, 2) if max_terms > 1)
     seen: set[bytes] = set()
     for partition, codes in (*singles, *crossed):
-        sizes = np.bincount(codes)
+        blocks = int(codes.max()) + 1
+        least = min(
+            np.bincount(part, minlength=blocks).min() for part in (codes[:first], codes[first:]) if part.size
+        )
         key = codes.tobytes()
-        if 2 <= sizes.size <= max_blocks and sizes.min() >= min_size and key not in seen:
+        if 2 <= blocks <= max_blocks and least >= min_size and key not in seen:
             seen.add(key)
             yield partition
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from circuittest.errors import TaskError, UsageError
 from circuittest.tasks import ExampleTask, Partition
 from hypothesis_circuittest import examples, prompts, subtask_pairs, subtask_partitions, subtasks
 from hypothesis_circuittest.tasks import _cells, _examples, _partitions
+from tests.helpers.table_lab import task_data
 
 MANY = settings(max_examples=2_000, database=None)
 
@@ -48,7 +51,7 @@ def test_blocks_keep_their_bounds_and_hold_every_example(partition: Partition) -
 
 @pytest.mark.parametrize("text", ["colour", "size", "size >= 2", "colour == red", "colour * size >= 2"])
 def test_what_there_is_can_be_drawn(text: str) -> None:
-    drawn = find(subtask_partitions(GRID, min_size=10), lambda p: str(p) == text, settings=MANY)
+    drawn = find(subtask_partitions(GRID, min_size=5), lambda p: str(p) == text, settings=MANY)
     assert str(drawn) == text
 
 
@@ -113,18 +116,18 @@ def test_subtasks_and_pairs_keep_their_bounds(predicate: str, pair: Partition) -
 
 
 def test_subtasks_and_pairs_shrink_to_one_feature() -> None:
-    assert find(subtasks(GRID, min_size=10), lambda _: True, settings=MANY) == "colour == blue"
-    assert find(subtasks(GRID, min_size=10), lambda p: "3" in p, settings=MANY) == "size == 3"
-    assert str(find(subtask_pairs(GRID, min_size=10), lambda _: True, settings=MANY)) == (
+    assert find(subtasks(GRID, min_size=2), lambda _: True, settings=MANY) == "colour == blue"
+    assert find(subtasks(GRID, min_size=2), lambda p: "3" in p, settings=MANY) == "size == 3"
+    assert str(find(subtask_pairs(GRID, min_size=2), lambda _: True, settings=MANY)) == (
         "colour == blue vs colour == green"
     )
-    both = find(subtask_pairs(GRID, min_size=10), lambda p: str(p).count("&") == 2, settings=MANY)
+    both = find(subtask_pairs(GRID, min_size=2), lambda p: str(p).count("&") == 2, settings=MANY)
     assert str(both) == "colour == blue & size == 0 vs colour == blue & size == 1"
 
 
 def test_a_subtask_is_cut_out_once_in_its_simplest_form() -> None:
     twins = own(*({"a": i % 2, "b": i % 2 == 0} for i in range(80)))
-    cells = _cells(twins, 1, 20, 2, 80, 0)
+    cells = _cells(twins, 1, 10, 2, 80, 0)
     assert cells == [[{"a": 0}, {"a": 1}]]
 
 
@@ -133,5 +136,23 @@ def test_subtasks_that_do_not_exist() -> None:
         subtasks(GRID, min_size=41)
     with pytest.raises(TaskError, match="no two subtasks of these 80 examples have 30"):
         subtask_pairs(own(*({"a": i < 20} for i in range(80))), min_size=30)
+
+
+def test_both_splits_have_enough_examples() -> None:
+    """A search reads one of them, and what it finds is tested on the other."""
+    items = [
+        *({"colour": "rb"[i % 2], "late": False} for i in range(40)),
+        *({"colour": "r", "late": True},) * 40,
+    ]
+    data = task_data(40, 40)
+    rows = [
+        replace(item, features=one) for item, one in zip((*data.discover, *data.evaluate), items, strict=True)
+    ]
+    lab = SimpleNamespace(data=replace(data, discover=tuple(rows[:40]), evaluate=tuple(rows[40:])))
+    for strategy in (subtask_partitions, subtask_pairs):
+        with pytest.raises(TaskError, match="in each split"):
+            strategy(lab, min_size=5)
+    only = SimpleNamespace(data=replace(lab.data, evaluate=()))
+    assert find(subtasks(only, min_size=20), lambda _: True, settings=MANY) == "colour == b"
     with pytest.raises(UsageError, match="max_features is 0"):
         subtasks(GRID, max_features=0)
