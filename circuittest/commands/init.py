@@ -38,6 +38,7 @@ TAIL = """\
   # For models tuned from this one. A margin is the largest change of no interest: a number for a person to choose.
   # - drift.behaviour: {margin: 0.05}
   # - drift.function: {margin: 0.15}
+  # - drift.function: {id: drift.sufficiency, part: sufficiency, margin: 0.15}
   # - drift.structure: {margin: 0.2}
   # - regression: {is: kept, margin: 0.1}
 """

@@ -1,0 +1,178 @@
+"""Does the regression verdict say what a fine-tune did, and how often does a benign one raise an alarm?
+
+    python benchmarks/statistics/fine_tunes.py known             # the fine-tunes of the zoo, a few minutes of one core
+    python benchmarks/statistics/fine_tunes.py benign --count 50 # half a minute of one core each
+
+*Known*: every fine-tune of the zoo on tasks that it is known to have kept or lost, with the known outcome beside the
+verdict. *Benign*: `zoo:gqa` trained on by the recipe of `zoo:gqa@benign`, with other texts for every seed. An alarm is
+everything but "supported", undecided and invalid included. Bar: at most `RATE` of them. `--json PATH` keeps what is
+done after every model, and what is there is not done again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from circuittest import Lab
+from circuittest.lock import lock_path
+from circuittest.models.loading import from_module, load_model
+from circuittest.spec import judge, load_spec
+from circuittest.spec.lock import make_lock
+from circuittest.stats import ProportionInference
+from circuittest.zoo import FINE_TUNES, built
+from circuittest.zoo.fine_tunes import RECIPES, tune
+
+#: Share of benign fine-tunes that may raise an alarm, for each claim.
+RATE = 0.05
+SIZES: dict[str, Any] = {"discover": 200, "evaluate": 200}
+MARGINS = {"behaviour": 0.1, "function": 0.15, "structure": 0.3, "regression": 0.15}
+SPEC = """\
+circuittest: 1
+model: zoo:gqa
+task: {{name: {task}, discover: {discover}, evaluate: {evaluate}}}
+circuit: {{top: 20%, at: 95}}
+claims:
+  - drift.behaviour: {{margin: {behaviour}}}
+  - drift.function: {{margin: {function}}}
+  - drift.function: {{id: sufficiency, part: sufficiency, margin: {function}}}
+  - drift.structure: {{margin: {structure}}}
+  - regression: {{is: kept, margin: {regression}}}
+"""
+#: What is known: the outcome on IOI, and on a task that was trained along.
+KNOWN = {
+    "benign": {"ioi": "kept", "sva": "kept"},
+    "new-skill": {"ioi": "kept", "sva": "kept"},
+    "weakened-ioi": {"ioi": "weakened", "sva": "kept"},
+    "destroyed-ioi": {"ioi": "broken", "sva": "kept"},
+    "relocated-ioi": {"ioi": "moved"},
+    "spread-ioi": {"ioi": "spread"},
+}
+
+
+@dataclass(frozen=True)
+class Base:
+    """A spec with its lock, for one task."""
+
+    spec: Any
+    lab: Lab
+
+    @classmethod
+    def of(cls, task: str, place: Path, sizes: dict[str, Any] = SIZES) -> Base:
+        lab = Lab("zoo:gqa", task, **sizes)
+        path = place / f"{task}.circuit.yaml"
+        path.write_text(SPEC.format(task=task, **sizes, **MARGINS))
+        make_lock(load_spec(path, locked=False), lab).save(lock_path(path))
+        return cls(load_spec(path), lab)
+
+    def judged(self, model: Any) -> dict[str, Any]:
+        """Claim id → outcome, value and label on another model."""
+        lab = Lab(model, self.lab.data)
+        found = {}
+        for claim in self.spec.claims:
+            verdict = judge(self.spec, claim, lab)
+            estimate = verdict.estimate
+            found[claim.id] = {
+                "outcome": verdict.outcome,
+                "value": estimate.value,
+                "label": estimate.label,
+                "reason": verdict.reason if verdict.outcome == "invalid" else "",
+            }
+        return found
+
+
+def known(bases: dict[str, Base]) -> Iterator[dict[str, Any]]:
+    """The fine-tunes that are there, on the tasks of which the outcome is known."""
+    for name in FINE_TUNES:
+        if not built(f"gqa@{name}"):
+            print(f"zoo:gqa@{name} was not built", file=sys.stderr)
+            continue
+        model = load_model(f"zoo:gqa@{name}")
+        for task, truth in KNOWN[name].items():
+            yield {"model": name, "task": task, "truth": truth, **bases[task].judged(model)}
+
+
+def benign(base: Base, seeds: range, done: set[int]) -> Iterator[dict[str, Any]]:
+    """Benign fine-tunes of other seeds than the one that ships (0)."""
+    for seed in seeds:
+        if seed in done:
+            continue
+        start = load_model("zoo:gqa", device="cpu")
+        began = time.process_time()
+        module = tune(start.module, RECIPES["benign"], seed)
+        trained = time.process_time() - began
+        judged = base.judged(from_module(module, start.tokenizer, f"benign {seed}"))
+        yield {
+            "seed": seed,
+            "train_s": round(trained, 1),
+            "judge_s": round(time.process_time() - began - trained, 1),
+            **judged,
+        }
+
+
+def alarms(rows: list[dict[str, Any]], claim: str) -> tuple[int, int, tuple[float, float]]:
+    """How many alarms, of how many, and the 95 % interval of the rate."""
+    raised = [row[claim]["outcome"] != "supported" for row in rows]
+    rate = ProportionInference(sum(raised), len(raised))
+    return sum(raised), len(raised), rate.interval(0.95)
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", choices=("known", "benign"))
+    parser.add_argument("--count", type=int, default=50)
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args(argv)
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as place:
+        if arguments.what == "known":
+            bases = {task: Base.of(task, Path(place)) for task in ("ioi", "sva")}
+            good = True
+            print("| fine-tune | task | known | verdict | behaviour | necessity | sufficiency | structure |")
+            print("|---|---|---|---|---|---|---|---|")
+            for row in known(bases):
+                label = row["regression"]["label"] or row["regression"]["outcome"]
+                good = good and label == row["truth"]
+                cells = [
+                    _cell(row[claim])
+                    for claim in ("drift.behaviour", "drift.function", "sufficiency", "drift.structure")
+                ]
+                print(
+                    f"| {row['model']} | {row['task']} | {row['truth']} | {label} | {' | '.join(cells)} |",
+                    flush=True,
+                )
+            return 0 if good else 1
+        rows = json.loads(arguments.json.read_text()) if arguments.json and arguments.json.exists() else []
+        base = Base.of("ioi", Path(place))
+        for row in benign(base, range(1, arguments.count + 1), {row["seed"] for row in rows}):
+            rows.append(row)
+            if arguments.json:
+                arguments.json.write_text(json.dumps(rows, indent=1) + "\n")
+        good = True
+        print("| claim | alarms | of | rate, 95 % interval |")
+        print("|---|---|---|---|")
+        for claim in (claim.id for claim in base.spec.claims):
+            count, whole, (low, high) = alarms(rows, claim)
+            good = good and low <= RATE
+            print(f"| {claim} | {count} | {whole} | {count / whole:.2f} [{low:.2f}, {high:.2f}] |")
+        return 0 if good else 1
+
+
+def _cell(verdict: dict[str, Any]) -> str:
+    return "invalid" if verdict["value"] is None else f"{verdict['value']:.2f} {verdict['outcome']}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
