@@ -17,6 +17,7 @@ from circuittest.units import Edge, Unit
 if TYPE_CHECKING:
     from circuittest.find.minimal import Minimal
     from circuittest.find.scan import Damage, Scan
+    from circuittest.paths import Paths
     from circuittest.tables import OutcomeTable, ScoreTable
 
 #: Scores in another dtype are compared with the model's own on so many examples, and below this overlap of their
@@ -100,7 +101,7 @@ class Circuits(Tables):
 
         few = self.data.discover[:AGREEMENT_EXAMPLES]
         data = replace(self.data, discover=few, evaluate=())
-        own = Lab(self.model, data, accuracy=self.accuracy, metric=self.metric)
+        own = Lab(self.model, data, accuracy=self.accuracy, metric=self.metric, store=self.store)
         exact = own.scores("discover", **{**how, "dtype": None})
         found = agreement(table.rows(range(len(few))), exact, top)
         if found.overlap < AGREEMENT:
@@ -290,27 +291,49 @@ class Circuits(Tables):
         `keep`, `value` and `level` are those of `circuittest.measure.patching.patch`; means come from the discovery
         examples, and so are refused on these. Remembered per call, as `outcomes`.
         """
+        from circuittest.lab.kept import ids
         from circuittest.measure.patching import patch
 
         here = lambda circuit: self.circuit(circuit) if isinstance(circuit, Circuit) else circuit
         named = tuple(tuple(here(circuit)) for circuit in circuits)
         charge(len(named) * len(getattr(self.data, split, ())))
         key = (split, keep, value, level, named)
-        if key not in self._patched:
-            if split not in ("discover", "evaluate"):
-                raise UsageError(
-                    f"unknown split {split!r}", "", did_you_mean(str(split), ("discover", "evaluate"))
-                )
-            items = getattr(self.data, split)
-            if not items:
-                raise UsageError(f"the split {split!r} has no examples", "", f"ask for {split}=200")
-            self._patched[key] = patch(
+        what = {"kind": "patched", "sets": ids(named), "keep": keep, "value": value, "level": level}
+        return self._once(
+            self._patched,
+            key,
+            {**what, "split": split},
+            split,
+            lambda: patch(
                 self.model,
-                items,
+                self._examples(split),
                 named,
                 keep=keep,
                 value=value,
                 level=level,
                 calibration=self.data.discover if split == "evaluate" else (),
-            )
-        return self._patched[key]
+            ),
+        )
+
+    def along(
+        self, paths: Sequence[Paths], *, mlps: str = "frozen", split: Split = "evaluate"
+    ) -> OutcomeTable:
+        """What the model does where each group of paths carries counterfactual values, and no other path does.
+
+        See `circuittest.measure.paths`. Remembered per call, as `outcomes`.
+        """
+        from circuittest.measure.paths import path_patch
+        from circuittest.paths import name_of
+
+        given = tuple(paths)
+        charge(len(given) * len(getattr(self.data, split, ())))
+        ends = [
+            [[str(unit) for unit in one.senders], [name_of(slot) for slot in one.receivers]] for one in given
+        ]
+        return self._once(
+            self._patched,
+            ("along", split, mlps, given),
+            {"kind": "along", "paths": ends, "mlps": mlps, "split": split},
+            split,
+            lambda: path_patch(self.model, self._examples(split), given, mlps=mlps),
+        )

@@ -13,6 +13,7 @@ from circuittest.units import Layout, Unit
 if TYPE_CHECKING:
     from circuittest.lab.lab import Lab
     from circuittest.models.loaded import LoadedModel
+    from circuittest.store import Store
     from circuittest.tables import OutcomeTable, ScoreTable
     from circuittest.tasks import Task, TaskData
 
@@ -41,6 +42,7 @@ class Subject:
         answers: str = "first",
         headroom: float = 0.2,
         budget: int | None = None,
+        store: Store | str | Path | None = None,
     ) -> None:
         for value, known, what in ((accuracy, ACCURACIES, "accuracy"), (metric, METRICS, "metric")):
             if value is not None and value not in known:
@@ -55,30 +57,46 @@ class Subject:
         if budget is not None and budget < 1:
             raise UsageError(f"budget is {budget!r}", "it counts forwards", "use a positive number, or None")
         self.headroom, self.budget = headroom, budget
+        self._kept_in = store
         self._others: dict[str, Lab] = {}
         self._scores: dict[tuple[Any, ...], ScoreTable] = {}
         self._copies: dict[str, LoadedModel] = {}
         self._outcomes: dict[tuple[str, str, str, tuple[tuple[Unit, ...], ...]], OutcomeTable] = {}
         self._patched: dict[tuple[Any, ...], OutcomeTable] = {}
+        self._likely: dict[tuple[Any, ...], Any] = {}
 
     # What is measured -------------------------------------------------------------------------------------------
 
     @cached_property
+    def store(self) -> Store | None:
+        """Where tables are kept beyond this lab, if anywhere."""
+        from circuittest.store import Store
+
+        return Store(self._kept_in) if isinstance(self._kept_in, (str, Path)) else self._kept_in
+
+    @cached_property
     def model(self) -> LoadedModel:
-        """The model, loaded and checked (`circuittest.models.preflight`). Raises LoadError or UnsupportedModel."""
+        """The model, loaded and checked (`circuittest.models.preflight`). Raises LoadError or UnsupportedModel.
+
+        Where a store knows the model and that it was checked, its weights are read only when they are needed.
+        """
+        from circuittest.lab.kept import checked
         from circuittest.models.loaded import LoadedModel
         from circuittest.models.loading import from_module, load_model
-        from circuittest.models.preflight import require
 
         if isinstance(self._model, LoadedModel):
             model = self._model
         elif isinstance(self._model, (str, Path)):
             model = load_model(
-                str(self._model), tokenizer=self._tokenizer, device=self._device, dtype=self._dtype
+                str(self._model),
+                tokenizer=self._tokenizer,
+                device=self._device,
+                dtype=self._dtype,
+                store=self.store,
             )
         else:
             model = from_module(self._model, self._tokenizer, self._name or "in-memory")
-        require(model.checks)
+        checked(self.store, model)
         return model
 
     @cached_property
@@ -129,6 +147,7 @@ class Subject:
                 prefix=self._prefix,
                 answers=self._answers,
                 headroom=self.headroom,
+                store=self.store,
             )
         return self._others[key]
 
@@ -140,7 +159,7 @@ class Subject:
         key = f"text {path}"
         if key not in self._others:
             data = text_data(path, self.model.tokenizer, prefix=self._prefix)
-            self._others[key] = Lab(self.model, data, name=self._name, prefix=self._prefix)
+            self._others[key] = Lab(self.model, data, name=self._name, prefix=self._prefix, store=self.store)
         return self._others[key]
 
     def where(self, predicate: str) -> Lab:
@@ -159,6 +178,7 @@ class Subject:
                 "accuracy": self.accuracy,
                 "metric": self.metric,
                 "headroom": self.headroom,
+                "store": self.store,
             }
             self._others[key] = Lab(self.model, data, name=self._name, **sizes, **how)
         return self._others[key]
@@ -170,6 +190,7 @@ class Subject:
         key = f"model {model}"
         if key not in self._others:
             how: dict[str, Any] = {"device": self._device, "dtype": self._dtype, "headroom": self.headroom}
+            how |= {"store": self.store}
             other = Lab(model, self.data, accuracy=self.accuracy, metric=self.metric, **how)
             self._others[key] = other
         return self._others[key]
@@ -184,9 +205,14 @@ class Subject:
 
         key = f"untrained {seed}"
         if key not in self._others:
-            twin = untrained_twin(self.model, seed)
+            twin = untrained_twin(self.model, seed, store=self.store)
             self._others[key] = Lab(
-                twin, self.data, accuracy=self.accuracy, metric=self.metric, headroom=self.headroom
+                twin,
+                self.data,
+                accuracy=self.accuracy,
+                metric=self.metric,
+                headroom=self.headroom,
+                store=self.store,
             )
         return self._others[key]
 

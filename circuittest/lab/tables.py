@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from circuittest.budget import charge
 from circuittest.errors import UsageError, did_you_mean
@@ -13,7 +13,9 @@ from circuittest.units import Unit
 if TYPE_CHECKING:
     from circuittest.models.loaded import LoadedModel
     from circuittest.tables import OutcomeTable, ScoreTable
+    from circuittest.tasks import Item
 
+T = TypeVar("T")
 Split = Literal["discover", "evaluate"]
 Level = Literal["units", "edges"]
 
@@ -62,18 +64,39 @@ class Tables(Subject):
         # two forwards, and a backward for each point of the path beside a forward of its own
         charge((2 + 2 * max(1, path) + path) * len(getattr(self.data, split)))
         key = (split, method, path, baseline, dtype, self.metric, *sorted(how.items()))
-        if key not in self._scores:
-            self._scores[key] = self._attribute(
-                self._in(dtype),
-                split,
-                metric=self.metric,
-                method=method,
-                steps=steps,
-                baseline=baseline,
-                **how,
-            )
-        table = self._scores[key]
+        make = {"metric": self.metric, "method": method, "steps": steps, "baseline": baseline, **how}
+        table = self._once(
+            self._scores,
+            key,
+            {"kind": "scores", **make, "split": split, "steps": path, "dtype": dtype},
+            split,
+            lambda: self._attribute(self._in(dtype), split, **make),
+        )
         return table if len(members) == len(table.members) else table.columns(members)
+
+    def _once(
+        self, memory: dict[Any, T], key: Any, what: Mapping[str, Any], split: Split, make: Callable[[], T]
+    ) -> T:
+        """What a measurement on a split gives, from this lab's memory or its store if it is there.
+
+        Parameters
+        ----------
+        key:
+            What it is remembered under in `memory`.
+        what:
+            The measurement's name ("kind") and every choice that could change its numbers, in plain JSON types; what it
+            reads of the examples, the model and the machine is added.
+        """
+        from circuittest.lab.kept import kept
+        from circuittest.store.watch import note
+
+        if key in memory:
+            note(found=True)
+            return memory[key]
+        calibration = self.data.discover if split == "evaluate" else ()
+        items = {"items": getattr(self.data, split, ()), "calibration": calibration}
+        memory[key] = kept(self.store, self.model, what, items, make)
+        return memory[key]
 
     def _in(self, dtype: str | None) -> LoadedModel:
         """The model, or its copy in another dtype; each is made and checked once."""
@@ -90,9 +113,7 @@ class Tables(Subject):
     def _attribute(self, model: LoadedModel, split: Split, *, baseline: str, **how: Any) -> ScoreTable:
         from circuittest.measure.attribution import attribute
 
-        items = getattr(self.data, split)
-        if not items:
-            raise UsageError(f"the split {split!r} has no examples", "", f"ask for {split}=200")
+        items = self._examples(split)
         if baseline != "mean":
             return attribute(model, items, baseline=baseline, **how)
         if split == "evaluate":
@@ -125,28 +146,37 @@ class Tables(Subject):
         A row depends on the sets asked for in the same call (they share batches), so results are remembered per
         call: whatever else a session measures, the same claim gives the same bytes.
         """
+        from circuittest.lab.kept import ids
         from circuittest.measure.ablation import ablate
 
         named = tuple(tuple(sorted(set(units))) for units in sets)
         charge(len(named) * len(getattr(self.data, split, ())))
         key = (split, value, positions, named)
-        if key not in self._outcomes:
-            if split not in ("discover", "evaluate"):
-                raise UsageError(
-                    f"unknown split {split!r}", "", did_you_mean(str(split), ("discover", "evaluate"))
-                )
-            items = getattr(self.data, split)
-            if not items:
-                raise UsageError(f"the split {split!r} has no examples", "", f"ask for {split}=200")
-            self._outcomes[key] = ablate(
+        return self._once(
+            self._outcomes,
+            key,
+            {"kind": "outcomes", "sets": ids(named), "value": value, "positions": positions, "split": split},
+            split,
+            lambda: ablate(
                 self.model,
-                items,
+                self._examples(split),
                 named,
                 value=value,
                 positions=positions,
                 calibration=self.data.discover if split == "evaluate" else (),
+            ),
+        )
+
+    def _examples(self, split: Split) -> tuple[Item, ...]:
+        """The examples of a split. Raises UsageError where there is no such split, or none in it."""
+        if split not in ("discover", "evaluate"):
+            raise UsageError(
+                f"unknown split {split!r}", "", did_you_mean(str(split), ("discover", "evaluate"))
             )
-        return self._outcomes[key]
+        items: tuple[Item, ...] = getattr(self.data, split)
+        if not items:
+            raise UsageError(f"the split {split!r} has no examples", "", f"ask for {split}=200")
+        return items
 
     def top_tokens(
         self,
@@ -161,17 +191,26 @@ class Tables(Subject):
         """The most likely next tokens with their probabilities, [sets][rows], of the examples at some positions of a
         split (`circuittest.measure.tokens.top_tokens`). To be shown: no claim is judged by them, and no budget charged.
         """
+        from circuittest.lab.kept import ids
         from circuittest.measure.tokens import top_tokens
 
-        found = top_tokens(
-            self.model,
-            getattr(self.data, split),
-            rows,
-            [tuple(units) for units in sets],
-            value=value,
-            positions=positions,
-            calibration=self.data.discover if split == "evaluate" else (),
-            count=count,
+        named = [tuple(units) for units in sets]
+        what = {"kind": "top tokens", "sets": ids(named), "rows": list(rows), "count": count, "split": split}
+        found = self._once(
+            self._likely,
+            (split, tuple(named), tuple(rows), value, positions, count),
+            {**what, "value": value, "positions": positions},
+            split,
+            lambda: top_tokens(
+                self.model,
+                getattr(self.data, split),
+                rows,
+                named,
+                value=value,
+                positions=positions,
+                calibration=self.data.discover if split == "evaluate" else (),
+                count=count,
+            ),
         )
         text = self.model.tokenizer.decode
         return [[[(str(text([i])), share) for i, share in row] for row in one] for one in found]

@@ -13,6 +13,12 @@ _LOG = logging.getLogger("circuittest")
 _WORDS = ("out of memory", "not enough memory", "DefaultCPUAllocator")
 
 
+class Fallbacks:
+    """How often batches were halved in this process: what was measured then has another layout than usual."""
+
+    count = 0
+
+
 def out_of_memory(error: BaseException) -> bool:
     """Is this how torch says that an allocation failed, on any device?"""
     if isinstance(error, (torch.cuda.OutOfMemoryError, MemoryError)):
@@ -39,6 +45,7 @@ def within_memory(batches: Sequence[Batch], work: Callable[[Batch], None]) -> li
             done.append(batch)
             continue
         limit = count // 2
+        Fallbacks.count += 1
         waiting.append(batch)
         _LOG.warning(
             "memory ran out on %d examples of %d tokens; going on with at most %d at a time",

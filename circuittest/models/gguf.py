@@ -11,14 +11,13 @@ import contextlib
 import hashlib
 import io
 import logging
-import os
 import shutil
-import sys
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from circuittest.cache import cache_dir
 from circuittest.errors import CircuittestError, LoadError
 
 log = logging.getLogger(__name__)
@@ -28,19 +27,6 @@ _MAGIC = b"GGUF"
 _FORMAT = 1
 # GGUF pre-tokenizers that split every digit, which transformers' conversion forgets.
 _DIGIT_SPLITTERS = ("smollm",)
-
-
-def cache_dir() -> Path:
-    """Where circuittest keeps what it can make again: CIRCUITTEST_CACHE, else the platform's cache directory."""
-    if own := os.environ.get("CIRCUITTEST_CACHE"):
-        return Path(own).expanduser()
-    if sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    else:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return base / "circuittest"
 
 
 def is_gguf(path: Path) -> bool:

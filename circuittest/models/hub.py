@@ -29,6 +29,25 @@ def only_cached(source: str) -> bool:
     )
 
 
+def snapshot(source: str, *, only_cached: bool) -> Path | None:
+    """The directory of a hub id's files as transformers would read them, where the cache has them.
+
+    Of a directory, itself.
+    """
+    if Path(source).is_dir():
+        return Path(source)
+    from huggingface_hub import get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
+
+    revision = None
+    if not only_cached:
+        try:
+            revision = get_hf_file_metadata(hf_hub_url(source, _FILES[0]), timeout=PATIENCE).commit_hash
+        except Exception:  # as below; loading says what is the matter
+            return None
+    found = try_to_load_from_cache(source, _FILES[0], revision=revision)
+    return Path(found).parent if isinstance(found, str) else None
+
+
 def answers(source: str) -> bool:
     """Does the hub answer when it is asked for a model once, whatever it says about it?"""
     from huggingface_hub import get_hf_file_metadata, hf_hub_url

@@ -71,6 +71,9 @@ class LoadedModel:
         True where weights are stored in fewer bits; such a model can be ablated but gives no gradients.
     versions:
         Modification counts of the weights when they were hashed, to notice training that went on since.
+    identity:
+        What results are kept under in a store: the fingerprint, and how the module computes. None for modules that
+        were given in memory: their class, hooks and patches could make other numbers of the same weights.
     """
 
     module: nn.Module
@@ -83,6 +86,7 @@ class LoadedModel:
     dtype: torch.dtype
     quantised: bool = False
     versions: tuple[int, ...] = field(default=(), repr=False, compare=False)
+    identity: str | None = field(default=None, repr=False, compare=False)
 
     @contextmanager
     def measuring(self) -> Iterator[None]:
@@ -91,13 +95,14 @@ class LoadedModel:
         Raises UsageError where the weights changed since they were hashed: results would be filed under the
         fingerprint of other weights.
         """
-        if self.versions and self.versions != tuple(tensor._version for _, tensor in weights(self.module)):
+        module = self.module  # first, for it may be loaded only now
+        if self.versions and self.versions != tuple(tensor._version for _, tensor in weights(module)):
             raise UsageError(
                 f"the weights of {self.name} changed since the model was wrapped",
                 "its fingerprint, under which results are kept, is that of the earlier weights",
                 "wrap the module again after each step of training",
             )
-        with frozen(self.module):
+        with frozen(module):
             yield
 
     @cached_property

@@ -7,16 +7,19 @@ import logging
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
 from circuittest.errors import CircuittestError, LoadError, UnsupportedModel, UsageError, did_you_mean
-from circuittest.models import checks, gguf, hub, own_tokenizer
+from circuittest.models import checks, gguf, hub, lazy, own_tokenizer
 from circuittest.models.adapters import Adapter
 from circuittest.models.fingerprint import fingerprint, weights
 from circuittest.models.loaded import LoadedModel
+
+if TYPE_CHECKING:
+    from circuittest.store import Store
 
 _DTYPES = {
     "float32": torch.float32,
@@ -33,6 +36,8 @@ def load_model(
     tokenizer: Any = None,
     device: str | torch.device = "auto",
     dtype: str | torch.dtype = "float32",
+    name: str | None = None,
+    store: Store | None = None,
 ) -> LoadedModel:
     """Load a causal language model, in evaluation mode and with frozen parameters.
 
@@ -47,6 +52,11 @@ def load_model(
         "auto" is CUDA where there is one, else the CPU.
     dtype:
         "float32", "float64", "bfloat16" or "float16".
+    name:
+        What it is called in messages and records; by default what `ref` says.
+    store:
+        Where it is remembered what files give. A model that is known there is not read before it is needed
+        (`circuittest.models.lazy`).
 
     Only safetensors are read, and code that comes with a model is never run.
 
@@ -60,17 +70,33 @@ def load_model(
     if isinstance(ref, nn.Module):
         return from_module(ref, tokenizer)
     wanted, place = _dtype_called(dtype), _device_called(device)
-    name = str(ref)
-    source = _source(name)
-    with _quiet():
-        module = _read(name, source, wanted, only_cached=hub.only_cached(source))
-        own = tokenizer if tokenizer is not None and not isinstance(tokenizer, str | Path) else None
-        if own is None:
-            own = _read_tokenizer(name, str(tokenizer) if tokenizer is not None else source)
-    module = module.eval().requires_grad_(False)
-    if not _is_quantised(module):
-        module = module.to(place)
-    return from_module(module, own, name)
+    source = _source(str(ref))
+    called = name or str(ref)
+    only_cached = hub.only_cached(source)
+
+    def load() -> LoadedModel:
+        with _quiet():
+            module = _read(str(ref), source, wanted, only_cached=only_cached)
+            own = tokenizer if tokenizer is not None and not isinstance(tokenizer, str | Path) else None
+            if own is None:
+                own = _read_tokenizer(str(ref), str(tokenizer) if tokenizer is not None else source)
+        module = module.eval().requires_grad_(False)
+        if not _is_quantised(module):
+            module = module.to(place)
+        return lazy.identified(from_module(module, own, called))
+
+    def words() -> Any:
+        with _quiet():
+            return _read_tokenizer(str(ref), source)
+
+    folder = (
+        hub.snapshot(source, only_cached=only_cached) if store is not None and tokenizer is None else None
+    )
+    files = None if folder is None or store is None else lazy.files_of(folder, store)
+    if store is None or files is None:
+        return load()
+    description = {**files, "dtype": str(wanted).removeprefix("torch."), "device": place.type}
+    return lazy.remembered(store, description, name=called, device=place, load=load, tokenizer=words)
 
 
 def from_module(

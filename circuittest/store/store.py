@@ -127,14 +127,15 @@ class Store:
         key: str,
         make: Callable[[], T],
         *,
-        pack: Callable[[T], Entry],
+        pack: Callable[[T], Entry | None],
         unpack: Callable[[Entry], T],
     ) -> T:
         """What is kept under a key; made and kept where there is none.
 
         Of several processes that ask at once, one makes it and the others wait and read. A process that is killed
         meanwhile holds up nobody: its lock falls with it. An entry that `unpack` refuses with ValueError, KeyError or
-        TypeError is made again. What `make` raises passes through, and nothing is kept.
+        TypeError is made again. What `make` raises passes through, and nothing is kept; nor is that for which `pack`
+        gives None.
         """
         found = self._unpacked(key, unpack)
         if found is not None:
@@ -147,7 +148,8 @@ class Store:
             self.computed += 1
             try:
                 entry = pack(made)
-                self.put(key, entry.arrays, entry.meta)
+                if entry is not None:
+                    self.put(key, entry.arrays, entry.meta)
             except StoreError as error:
                 self._tell("keep everything in", error)
             return made

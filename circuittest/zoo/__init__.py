@@ -94,6 +94,6 @@ def build_command(name: str) -> str:
 
 def home() -> Path:
     """Where fine-tunes and steps are built."""
-    from circuittest.models.gguf import cache_dir
+    from circuittest.cache import cache_dir
 
     return cache_dir() / "zoo"

@@ -1,0 +1,143 @@
+"""Tables that are measured once: in this lab, and where it has a store, once for all runs on the same inputs.
+
+What is kept in the store is found by everything that could change it: the model's weights and how it computes, the
+token ids of the examples, every choice, this package's code, the libraries, and the machine as far as it decides bits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from circuittest.store import Entry, key_of, versions
+from circuittest.store.watch import note
+from circuittest.tables import Member, OutcomeTable, ScoreTable
+from circuittest.units import parse
+
+if TYPE_CHECKING:
+    from circuittest.models.loaded import LoadedModel
+    from circuittest.store import Store
+
+T = TypeVar("T")
+
+
+def kept(
+    store: Store | None,
+    model: LoadedModel,
+    what: Mapping[str, Any],
+    items: Mapping[str, Iterable[Any]],
+    make: Callable[[], T],
+) -> T:
+    """What `make` gives (a table, or plain JSON types), from the store where it is there.
+
+    Parameters
+    ----------
+    what:
+        The measurement's name ("kind") and all its choices, in plain JSON types.
+    items:
+        The examples that it reads, by what they are for ("items", "calibration").
+    """
+    from circuittest.measure.memory import Fallbacks
+
+    identity = getattr(model, "identity", None)
+    made, before = False, Fallbacks.count
+
+    def really() -> T:
+        nonlocal made
+        made = True
+        return make()
+
+    def packed(value: T) -> Entry | None:
+        # batches that were halved for want of memory are another layout than this machine's key says
+        return pack(value) if Fallbacks.count == before else None
+
+    if store is None or identity is None:
+        found = really()
+    else:
+        description = {
+            **what,
+            "model": identity,
+            "items": {name: digest(those) for name, those in items.items()},
+            **surroundings(model),
+        }
+        found = store.once(key_of(description), really, pack=packed, unpack=unpack)
+    note(found=not made)
+    return found
+
+
+def checked(store: Store | None, model: LoadedModel) -> None:
+    """Raise InterventionError where the model's preflight fails; one that passed is remembered."""
+    from circuittest.models.preflight import require
+
+    def passed() -> list[str]:
+        require(model.checks)
+        return [check.name for check in model.checks]
+
+    identity = getattr(model, "identity", None)
+    if store is None or identity is None:
+        passed()
+    else:
+        key = key_of({"kind": "preflight", "model": identity, **surroundings(model)})
+        store.once(key, passed, pack=pack, unpack=unpack)
+
+
+def surroundings(model: LoadedModel) -> dict[str, Any]:
+    """What changes numbers besides the model, its inputs and the choices."""
+    from circuittest.models.machine import machine
+
+    return {"versions": versions(), "machine": machine(model.device)}
+
+
+def digest(items: Iterable[Any]) -> str:
+    """A hash of examples as models and metrics see them: token ids, answers, features."""
+    whole = hashlib.sha256()
+    for item in items:
+        told = (
+            item.index,
+            item.prompt_ids,
+            item.counterfactual_ids,
+            item.answer_ids,
+            item.foil_ids,
+            getattr(item, "counterfactual_answer_ids", ()),
+            getattr(item, "answer_rest", ()),
+            sorted(getattr(item, "ends", ())),
+            sorted((str(name), repr(value)) for name, value in getattr(item, "features", {}).items()),
+        )
+        whole.update(json.dumps(told, separators=(",", ":")).encode() + b"\n")
+    return whole.hexdigest()
+
+
+def pack(made: Any) -> Entry:
+    """A table, or plain JSON types, as they are kept."""
+    if not isinstance(made, (ScoreTable, OutcomeTable)):
+        return Entry({}, {"kind": "plain", "value": made})
+    about = {"examples": list(made.examples), "choices": dict(made.choices)}
+    if isinstance(made, OutcomeTable):
+        return Entry(dict(made.columns), {"kind": "outcomes", "sets": ids(made.sets), **about})
+    members = [str(member) for member in made.members]
+    return Entry({"values": made.values}, {"kind": "scores", "members": members, **about})
+
+
+def unpack(entry: Entry) -> Any:
+    """What was kept. Raises ValueError, KeyError or TypeError for something else."""
+    meta = entry.meta
+    if meta["kind"] == "plain":
+        return meta["value"]
+    known: dict[str, Member] = {}
+
+    def members(texts: Iterable[str]) -> tuple[Member, ...]:
+        return tuple(known[text] if text in known else known.setdefault(text, parse(text)) for text in texts)
+
+    about = tuple(meta["examples"]), meta["choices"]
+    if meta["kind"] == "scores":
+        return ScoreTable(entry.arrays["values"], members(meta["members"]), *about)
+    if meta["kind"] == "outcomes":
+        return OutcomeTable(tuple(members(one) for one in meta["sets"]), dict(entry.arrays), *about)
+    raise ValueError(f"its kind is {meta['kind']!r}")
+
+
+def ids(sets: Iterable[Iterable[Any]]) -> list[list[str]]:
+    """Units or edges of sets by their ids."""
+    return [[str(member) for member in members] for members in sets]
