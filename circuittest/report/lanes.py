@@ -86,7 +86,7 @@ def series(
     longest = max(len(name) for name, *_ in points)
     step = 44.0
     turned = longest * 7.0 > step
-    left, top, bottom = 48.0, 12.0, 172.0
+    left, top, bottom = 58.0, 12.0, 172.0
     width = max(340.0, left + step * len(points) + _RIGHT)
     gap = (width - left - _RIGHT) / len(points)
     foot = (min(longest, 24) * 6.6 if turned else 14.0) + 12

@@ -11,6 +11,7 @@ from typing import Any
 
 from circuittest.errors import UsageError
 from circuittest.report import svg
+from circuittest.report.against import against
 from circuittest.report.bars import axis
 from circuittest.report.changes import across_models
 from circuittest.report.files import check_free, replace_file
@@ -165,14 +166,15 @@ def verdict_mark(record: Record) -> str:
 
 def _circuits(records: list[dict[str, Any]]) -> list[str]:
     """Each circuit that claims are about, once, as a map of its units among all those that the records name."""
-    found: dict[tuple[str, str, tuple[str, ...], tuple[str, ...]], list[Record]] = {}
+    found: dict[tuple[str, tuple[str, ...], tuple[str, ...]], list[Record]] = {}
     for record in records:
         if circuit := record["circuit"]:
-            key = (record["model"], circuit["name"], tuple(circuit["units"]), tuple(circuit["edges"]))
+            key = (circuit["name"], tuple(circuit["units"]), tuple(circuit["edges"]))
             found.setdefault(key, []).append(record)
     parts = []
-    for (model, name, units, edges), about in found.items():
-        known = {unit for record in records if record["model"] == model for unit in _named(record)}
+    for (name, units, edges), about in found.items():
+        models = sorted({record["model"] for record in about})
+        known = {unit for record in records if record["model"] in models for unit in _named(record)}
         scores = {unit: float(unit in units) for unit in sorted({*known, *units})}
         drawn = unit_map(
             f"members of {name} by layer",
@@ -180,16 +182,26 @@ def _circuits(records: list[dict[str, Any]]) -> list[str]:
             scores,
             units,
         )
-        size = f"{len(units)} units" + (f", {len(edges)} edges" if edges else "")
+        size = _counted(len(units), "unit") + (f", {_counted(len(edges), 'edge')}" if edges else "")
         listed = ", ".join((*units, *edges)[:200]) + (" …" if len(units) + len(edges) > 200 else "")
-        tasks = ", ".join(sorted({record["task"] for record in about}))
+        of = "; ".join(
+            (
+                ", ".join(models[:8]) + (f" and {len(models) - 8} more models" if len(models) > 8 else ""),
+                ", ".join(sorted({record["task"] for record in about})),
+                size,
+                _counted(len(about), "claim"),
+            )
+        )
         shown = f'<div class="plots">{figure(drawn)}</div>' if drawn else ""
         parts.append(
-            f"<article><header><h3>{escape(name)}</h3>"
-            f'<span class="soft">{escape(f"{model}, {tasks}: {size}; {len(about)} claims")}</span></header>'
+            f'<article><header><h3>{escape(name)}</h3><span class="soft">{escape(of)}</span></header>'
             f"<p>{escape(listed)}</p>{shown}</article>"
         )
     return ["<h2>Circuits</h2>", *parts] if parts else []
+
+
+def _counted(number: int, word: str) -> str:
+    return f"{number} {word}" + ("" if number == 1 else "s")
 
 
 def _across(records: list[dict[str, Any]]) -> list[str]:
@@ -222,7 +234,7 @@ def _claim(record: Record, name: str) -> str:
         "estimate": estimate_text(record),
         "model": record["model"],
         "task": record["task"],
-        "circuit": f"{circuit['name']} ({len(circuit['units'])} units)" if circuit else "",
+        "circuit": f"{circuit['name']} ({_counted(len(circuit['units']), 'unit')})" if circuit else "",
         "examples": str(record["n_examples"]),
         "controls": "" if record["n_controls"] is None else str(record["n_controls"]),
         "confidence": f"{record['confidence']:g}",
@@ -238,6 +250,7 @@ def _claim(record: Record, name: str) -> str:
     return (
         f'<article id="{name}"><header><h3>{_id(record)}</h3>{verdict_mark(record)}</header>'
         f"<dl>{listed}</dl>{said}"
+        + against(record)
         + (f'<div class="plots">{drawn}</div>' if drawn else "")
         + _more("Choices that could change the estimate", ("choice", "value"), choices)
         + "</article>"

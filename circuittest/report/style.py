@@ -55,8 +55,10 @@ dl > div { max-width: 100%; } dt { color: var(--soft); font-size: .85rem; } dd {
 .plots { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 22.5rem), 1fr)); gap: 1rem; }
 figure { margin: 0; padding: .75rem; background: var(--back); border: 1px solid var(--line); border-radius: .4rem;
   min-width: 0; }
-figure.wide { grid-column: 1 / -1; }
+figure.wide { grid-column: 1 / -1; width: fit-content; max-width: 100%; }
 figcaption { font-size: .9rem; color: var(--soft); margin-top: .5rem; }
+h4 { font-size: 1rem; margin: .75rem 0 .25rem; } .against { margin: .75rem 0; } .against p { margin: .25rem 0; }
+.against td, .against th { vertical-align: top; font-size: .9rem; } .against td:nth-child(3) { min-width: 16rem; }
 .scroll { overflow-x: auto; max-width: 100%; }
 details { margin-top: .5rem; } summary { cursor: pointer; color: var(--link); }
 """

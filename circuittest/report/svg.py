@@ -13,7 +13,7 @@ from html import escape
 from circuittest.report.bars import Span
 
 _WIDTH = 340
-_LEFT, _RIGHT = 44, 12
+_LEFT, _RIGHT = 54, 12
 
 
 def drawing(title: str, width: float, height: float, parts: Sequence[str]) -> str:
@@ -205,7 +205,7 @@ def grid(
     top = max((abs(v) for row in cells for v in row if v is not None), default=0.0) or 1.0
     if written:
         top = max(top, 1.0)  # similarities and shares: the whole shade is 1
-    size_x, size_y = (46.0, 30.0) if written else (22.0, 22.0)
+    size_x, size_y = (46.0, 30.0) if written else (27.0, 22.0)
     left = 14 + 7.0 * max((len(row) for row in rows), default=0)
     longest = max((len(column) for column in columns), default=0)
     turned = longest * 7.0 > size_x

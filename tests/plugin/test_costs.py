@@ -10,9 +10,9 @@ SUITE = """
 from dataclasses import replace
 
 @pytest.mark.circuit(model="zoo:gqa", task="ioi")
-@pytest.mark.parametrize("cost", [(2.04, False), (0.1, True), None])
-def test_x(lab, cost):
-    estimate = replace(lab.necessity(lab.shared()), cost=cost)
+@pytest.mark.parametrize("took", [(2.04, False), (0.1, True), None])
+def test_x(lab, took):
+    estimate = replace(lab.necessity(lab.shared()), cost=took)
     assert estimate >= 0.3
 """
 

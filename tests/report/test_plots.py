@@ -76,7 +76,7 @@ def test_reuse_over_p():
     assert ys[0] < ys[1] < ys[2]  # downwards on the page
     across, upright = numbers(plot.svg, "line", "x1", "threshold")
     assert upright == xs[1]
-    assert across == 44
+    assert across == 54
     assert "(95 %)" in plot.caption
     assert "(95 %)" not in one({"curve": {"50": 0.8, "100": 0.4}}, at=3).caption
 
