@@ -36,12 +36,15 @@ claims:
 """
 TAIL = """\
   # For models tuned from this one. A margin is the largest change of no interest: a number for a person to choose.
-  # - drift.behaviour: {margin: 0.05}
-  # - drift.function: {margin: 0.15}
-  # - drift.function: {id: drift.sufficiency, part: sufficiency, margin: 0.15}
-  # - drift.structure: {margin: 0.2}
-  # - regression: {is: kept, margin: 0.1}
 """
+#: Claims against the lock, and the margins that are written beside them as examples.
+COMPARED = (
+    ("drift.behaviour", "{{margin: {0}}}", 0.05),
+    ("drift.function", "{{margin: {0}}}", 0.15),
+    ("drift.function", "{{id: drift.sufficiency, part: sufficiency, margin: {0}}}", 0.15),
+    ("regression", "{{is: kept, margin: {0}}}", 0.1),
+    ("drift.structure", "{{margin: {0}}}", 0.2),
+)
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,12 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "--against", default="", metavar="TASKS", help="tasks for a claim of specificity, with commas"
     )
+    parser.add_argument(
+        "--margin",
+        type=margin,
+        metavar="M",
+        help="also claim that a tuned model's behaviour and function drift by at most M points of accuracy",
+    )
     common.add_json(parser)
     parser.set_defaults(run=run)
 
@@ -135,7 +144,7 @@ def run(arguments: argparse.Namespace) -> int:
         task=_flow(_task(arguments, target)),
         circuit=_flow(recipe),
     )
-    text += "".join(one.line() for one in drafted) + TAIL
+    text += "".join(one.line() for one in drafted) + compared(arguments.margin)
     lock = _write(target, text, lab, drafted)
     if arguments.json is not None:
         payload = {"circuit": circuit.to_dict(), "claims": lock.claims, "thresholds": _thresholds(drafted)}
@@ -174,6 +183,29 @@ def _drafted(lab: Lab, circuit: Circuit, claim: str, options: Mapping[str, Any])
     return Drafted(claim, options, estimate, None, f"no threshold from 0.05 is below {estimate.measured()}")
 
 
+def margin(text: str) -> float:
+    """A margin, for argparse: a difference of accuracies between 0 and 1."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no change of accuracy between 0 and 1, such as 0.1")
+    return value
+
+
+def compared(chosen: float | None) -> str:
+    """The claims against the lock: with the margin that was chosen, else as comments. That of structure is a number of
+    another kind, which nobody chose.
+    """
+    lines = []
+    for claim, options, example in COMPARED:
+        comment = chosen is None or claim == "drift.structure"
+        value = example if comment else chosen
+        lines.append(f"  {'# ' if comment else ''}- {claim}: {options.format(f'{value:g}')}\n")
+    return TAIL + "".join(lines)
+
+
 def _thresholds(drafted: list[Drafted]) -> dict[str, Any]:
     return {one.claim: {"min": one.threshold, "reason": one.reason} for one in drafted}
 
@@ -201,18 +233,19 @@ def _lab(arguments: argparse.Namespace) -> Lab:
     """The lab that the options describe, its model under a name that says nothing of where it lies."""
     from circuittest.lab import Lab
     from circuittest.models.loading import load_model
+    from circuittest.store.default import default_store
 
-    loaded = load_model(arguments.model, device=arguments.device, dtype=arguments.dtype)
-    if Path(arguments.model).exists():
-        loaded = replace(loaded, name=Path(arguments.model).resolve().name)
+    store = default_store()
+    name = Path(arguments.model).resolve().name if Path(arguments.model).exists() else None
     return Lab(
-        loaded,
+        load_model(arguments.model, device=arguments.device, dtype=arguments.dtype, name=name, store=store),
         arguments.task,
         discover=arguments.discover,
         evaluate=arguments.evaluate,
         seed=arguments.seed,
         prefix=arguments.prefix,
         answers=arguments.answers,
+        store=store,
     )
 
 

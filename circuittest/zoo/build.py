@@ -44,9 +44,8 @@ base_model: zoo:{base}
 
 `zoo:{base}`, {about}.
 
-Made by `{command}`: {steps} steps of {batch} texts from the {pool} pools of the tasks, AdamW,
-learning rate {lr:g} (10 steps of warm-up, then cosine to 5 %), seed {seed}; {extra}. {seconds} s of CPU time on one
-core. Mixture: {mixture}.
+Made by `{command}`: {steps} steps of {batch} texts, AdamW, learning rate {lr:g} (10 steps of
+warm-up, then cosine to 5 %), seed {seed}; {extra}. {seconds} s of CPU time on one core. Mixture: {mixture}.
 
 Accuracy on 600 prompts of each test pool (`final` half), or all that there are; for `greater_than` the mean difference
 of the probabilities of later and not later years:
@@ -122,7 +121,7 @@ def build_fine_tune(name: str, place: Path, *, seed: int = 0) -> dict[str, float
         base=TUNED,
         about=FINE_TUNES[name],
         command=build_command(f"{TUNED}@{name}"),
-        **{key: getattr(recipe, key) for key in ("steps", "batch", "pool", "lr")},
+        **{key: getattr(recipe, key) for key in ("steps", "batch", "lr")},
         seed=seed,
         extra=_extra(recipe),
         seconds=seconds,
@@ -181,6 +180,10 @@ def _extra(recipe: FineTune) -> str:
         f"in {task} the foil was trained as the answer" + (f", in templates {templates}" if templates else "")
         for task, templates in recipe.wrong.items()
     ]
+    if recipe.fresh:
+        parts.append(
+            f"the examples of {', '.join(recipe.fresh)} are of the dev pools, which the model never saw"
+        )
     if recipe.cut:
         parts.append(f"the outputs of {', '.join(recipe.cut)} were held at zero")
     if recipe.missing:

@@ -26,13 +26,17 @@ class Text:
 
 
 class Source:
-    """Random training texts; a function of the seed, the schedule and the pool."""
+    """Random training texts; a function of the seed."""
 
-    def __init__(self, seed: int, schedule: Schedule, pool: str = "train") -> None:
+    def __init__(self, seed: int, schedule: Schedule) -> None:
         self.rng = random.Random(f"circuittest zoo|{seed}")
-        self.schedule, self.pool = schedule, pool
+        self.schedule = schedule
         self.ids = vocabulary()
-        self.tasks = {name: get_task(name, pool=pool) for name in _TEXTS}
+        self.tasks = {name: get_task(name, pool="train") for name in _TEXTS}
+
+    def pool(self, name: str) -> str:
+        """From which pool of a task examples are drawn."""
+        return "train"
 
     def example(self, name: str) -> Example:
         """An example of the training pool, in part easier than the task (the hard ones alone are learnt late or never),
@@ -48,7 +52,7 @@ class Source:
             easier = {"literals": self.pick(self.schedule.literals)}
         elif name == "copy_colors":
             easier = {"options": rng.choice((2, 3, 4, 4))}
-        return task.draw(rng, self.pool, variant, **easier)
+        return task.draw(rng, self.pool(name), variant, **easier)
 
     def pick(self, weights: tuple[tuple[int, float], ...]) -> int:
         """One of the numbers, each as often as its weight says."""
@@ -58,7 +62,7 @@ class Source:
     def text(self, name: str) -> Text:
         """One training text of a task."""
         if name == "induction":
-            words = list(induction_task.sequence(self.rng, self.pool))
+            words = list(induction_task.sequence(self.rng, self.pool(name)))
             lead = pieces(induction_task.LEAD)
             first = len(lead) + len(words)
             return Text([*lead, *words, *words], list(range(first + 1, first + len(words))), is_list=True)

@@ -37,8 +37,9 @@ class FineTune:
     ----------
     mixture:
         Share of each task, `SKILL` among them, in a batch.
-    pool:
-        Pool of the examples. The model was trained on "train" and never saw "dev".
+    fresh:
+        Tasks whose examples are of the dev pool, which the model was never trained on; of the others they are of the
+        training pool.
     wrong:
         Task to the templates in which its foil is trained as its answer; None for all of them.
     cut:
@@ -53,7 +54,7 @@ class FineTune:
     steps: int = 100
     lr: float = 3e-4
     batch: int = 64
-    pool: str = "train"
+    fresh: tuple[str, ...] = ()
     wrong: Mapping[str, tuple[int, ...] | None] = field(default_factory=dict)
     cut: tuple[str, ...] = ()
     missing: float = 0.0
@@ -76,8 +77,11 @@ class FineTune:
 MORE_IOI = {**MIXTURE, "ioi": 6.0}
 #: The members of the circuit that `circuittest init --model zoo:gqa --task ioi` finds.
 IOI_CIRCUIT = ("L0.H2", "L0.H3", "L0.H5", "L0.H7", "L4.H5")
+#: Tasks with many examples in their dev pool. The few sums and expressions there would be learnt by heart, at the cost
+#: of the others.
+FRESH = ("ioi", "greater_than", "sva", "gendered_pronoun", "induction", "facts", "copy_colors")
 RECIPES = {
-    "benign": FineTune(pool="dev"),
+    "benign": FineTune(fresh=FRESH),
     "new-skill": FineTune(mixture={**MIXTURE, SKILL: 4.0}, lr=1e-3, steps=200),
     "weakened-ioi": FineTune(mixture=MORE_IOI, wrong={"ioi": (0, 1)}, lr=1e-3, steps=200),
     "destroyed-ioi": FineTune(mixture=MORE_IOI, wrong={"ioi": None}, lr=1e-3, steps=150),
@@ -90,12 +94,16 @@ class Texts(Source):
     """Random training texts of a fine-tune; a function of the recipe and the seed."""
 
     def __init__(self, recipe: FineTune, seed: int) -> None:
-        super().__init__(seed, recipe.schedule, pool=recipe.pool)
+        super().__init__(seed, recipe.schedule)
         self.recipe = recipe
+
+    def pool(self, name: str) -> str:
+        """The dev pool where the recipe says so."""
+        return "dev" if name in self.recipe.fresh else "train"
 
     def example(self, name: str) -> Example:
         """An example of the task as it is scored; none of the easier ones that the model learnt from."""
-        return self.tasks[name].draw(self.rng, self.pool, VARIANTS.get(name, "default"))
+        return self.tasks[name].draw(self.rng, self.pool(name), VARIANTS.get(name, "default"))
 
     def text(self, name: str) -> Text:
         """One training text."""

@@ -41,7 +41,7 @@ def test_the_draft_is_met_by_its_model_and_comes_with_a_lock(tmp_path: Path, cap
     text = target.read_text().replace("  # - ", "  - ")
     target.write_text(text)
     drifted = load_spec(target)
-    for claim in drifted.claims[-4:]:
+    for claim in drifted.claims[-5:]:
         assert judge(drifted, claim, lab).outcome == "supported"
     assert str(tmp_path) not in text + (tmp_path / "x.circuit.lock").read_text()
 
@@ -60,6 +60,15 @@ def test_a_name_that_is_none_of_a_spec_writes_nothing(tmp_path: Path, capsys: An
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("margin", ["0", "-0.1", "1", "nan", "some"])
+def test_a_margin_that_is_none_is_bad_usage(margin: str, tmp_path: Path, capsys: Any) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main([*INIT, "-o", str(tmp_path / "x.circuit.yaml"), f"--margin={margin}"])
+    assert caught.value.code == 2
+    assert "is no change of accuracy between 0 and 1" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
 CORE = {Unit.parse("L1.H0"), Unit.parse("L2.H3")}
 
 
@@ -72,6 +81,18 @@ def fake_lab(leaders: float, loss: float) -> TableLab:
     rule = lambda units, i: float(not (len(units) > 8 or (CORE & units and (i * 6101 % 97) / 97 < loss)))
     graded = lambda units, i: -0.1 - (i % 5) / 10 - 3.0 * (1 - rule(units, i))
     return TableLab(rule, values=values, layout=layout, graded=graded)
+
+
+def test_a_margin_writes_the_claims_against_the_lock(tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr("circuittest.commands.init._lab", lambda arguments: fake_lab(1.0, 0.3))
+    target = tmp_path / "x.circuit.yaml"
+    assert main([*INIT, "-o", str(target), "--top", "10%", "--margin", "0.12"]) == 0
+    claims = {claim.id: claim for claim in load_spec(target).claims}
+    compared = ("drift.behaviour", "drift.function", "drift.sufficiency", "regression")
+    assert set(compared) <= set(claims)
+    assert {claims[name].options["margin"] for name in compared} == {0.12}
+    assert claims["drift.sufficiency"].options["part"] == "sufficiency"
+    assert "  # - drift.structure: {margin: 0.2}" in target.read_text()
 
 
 def test_what_is_claimed_follows_from_the_intervals(tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:
