@@ -15,6 +15,7 @@ from circuittest.errors import UsageError, did_you_mean
 
 #: Claims of this package: name → module. The function has the claim's name, with _ for a dot.
 _BUILT_IN = {
+    "adversarial_controls": "circuittest.claims.adversarial_controls",
     "closure": "circuittest.claims.closure",
     "completeness": "circuittest.claims.completeness",
     "concentration": "circuittest.claims.concentration",

@@ -39,6 +39,12 @@ class Claims(Proposals):
         """Necessity against C³; see `circuittest.claims.necessity`."""
         return self.measure("necessity", circuit, decide=decide, **options)
 
+    def adversarial_controls(
+        self, circuit: Circuit, *, decide: float | None = None, **options: Any
+    ) -> Estimate:
+        """Damage beyond the most harmful control that is found; see `circuittest.claims.adversarial_controls`."""
+        return self.measure("adversarial_controls", circuit, decide=decide, **options)
+
     def specificity(
         self, circuit: Circuit, *, against: list[str], decide: float | None = None, **options: Any
     ) -> Estimate:
