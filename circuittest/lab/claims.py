@@ -9,6 +9,7 @@ from circuittest.lab.proposals import Proposals
 
 if TYPE_CHECKING:
     from circuittest.circuit import Circuit
+    from circuittest.claims.ioi_algorithm import IOIAlgorithm
     from circuittest.stats import Estimate
     from circuittest.tasks import Partition
     from circuittest.units import Unit
@@ -117,6 +118,12 @@ class Claims(Proposals):
         sending, reading = Group.of(from_), Group.of(to)
         reading = reading if slot is None else reading.at(slot)
         return self.measure("path", decide=decide, from_=sending, to=reading, **options)
+
+    def ioi_algorithm(self, **options: Any) -> IOIAlgorithm:
+        """The heads of the IOI algorithm and the shares of their paths; see `circuittest.claims.ioi_algorithm`."""
+        from circuittest.claims.ioi_algorithm import ioi_algorithm
+
+        return ioi_algorithm(self, **options)  # type: ignore[arg-type]
 
     def stability(
         self,
