@@ -12,11 +12,19 @@ import pytest
 from pytest_circuittest.specs import SUFFIX
 from pytest_circuittest.summary import Collector, collector
 
+#: What shells expect of a command that Ctrl-C stopped.
+INTERRUPTED = 130
+
 
 class _Witness:
-    """Keeps the collector of the session, to read it when pytest has ended."""
+    """Keeps the collector of the session, to read it when pytest has ended, and whether a user ended it."""
 
     found: Collector | None = None
+    stopped = False
+
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        # pytest ends a collection with errors by a subclass of it, and gives both the same exit code
+        self.stopped = excinfo.type is KeyboardInterrupt
 
     def pytest_configure(self, config: pytest.Config) -> None:
         self.found = collector(config)
@@ -47,7 +55,7 @@ def run_specs(
     -------
     int
         0 all supported; 1 a claim refuted; 2 bad usage, a bad spec, or a failure that is no verdict (a model that
-        cannot be loaded), whatever else was found; 3 undecided or invalid but none refuted.
+        cannot be loaded), whatever else was found; 3 undecided or invalid but none refuted; 130 stopped by Ctrl-C.
     """
     from circuittest.errors import UsageError
 
@@ -63,7 +71,7 @@ def run_specs(
     if os.environ.get("PYTEST_DISABLE_PLUGIN_AUTOLOAD"):
         options += ["-p", "pytest_circuittest.plugin"]
     code = pytest.main([*(str(path) for path in paths), *options, *args], plugins=[witness])
-    return check_code(int(code), witness.found)
+    return INTERRUPTED if witness.stopped else check_code(int(code), witness.found)
 
 
 def check_code(code: int, found: Collector | None) -> int:

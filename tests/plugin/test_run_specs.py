@@ -49,6 +49,17 @@ def test_skipped_undecided_claims_are_passed_over(check):
     assert check(SUPPORTED, UNDECIDED, undecided="skip") == 0
 
 
+def test_ctrl_c_is_130_and_an_error_in_a_file_is_not(check, monkeypatch):
+    from pytest_circuittest import specs
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    assert check(text="circuittest: 1\nnonsense: [") == 2
+    monkeypatch.setattr(specs.SpecItem, "runtest", stop)
+    assert check(SUPPORTED) == 130
+
+
 def test_options_are_handed_on(check, suite):
     assert check(SUPPORTED, model="new", device="cpu", dtype="float64", json="r.json") == 0
     assert suite.loads == ["new cpu float64"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -106,3 +107,40 @@ def test_a_spec_of_several_models_has_no_lock(locks: Any) -> None:
     result = locks.run("--circuit-update=new")
     result.assert_outcomes(failed=1)
     assert "names 2 models: a lock is of one" in result.stdout.str()
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_two_that_update_one_lock_do_not_overwrite_each_other(locks: Any, there: bool) -> None:
+    if there:
+        locks.run("--circuit-update=new").assert_outcomes(passed=1)
+    other = CONFTEST.replace("VALUE", "0.6").replace(
+        "    claims = {",
+        '    spec.path.with_suffix(".lock").write_text("of the other process")\n    claims = {',
+    )
+    locks.path.joinpath("conftest.py").write_text(other, encoding="utf-8")
+    result = locks.run("--circuit-update=all")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*ioi.circuit.lock is not updated: another process wrote it while*"])
+    assert locks.lock.read_text() == "of the other process"
+
+
+@pytest.mark.parametrize("at", ["make_lock", "os.replace"])
+def test_ctrl_c_leaves_the_lock_as_it_was(locks: Any, at: str) -> None:
+    locks.run("--circuit-update=new").assert_outcomes(passed=1)
+    before = locks.lock.read_bytes()
+    stop = "\ndef stop(*_, **__):\n    raise KeyboardInterrupt\n"
+    target = "circuittest.spec.lock.make_lock" if at == "make_lock" else "circuittest.lock.os.replace"
+    text = CONFTEST.replace("VALUE", "0.6") + stop + f"import circuittest.lock\n{target} = stop\n"
+    locks.path.joinpath("conftest.py").write_text(text, encoding="utf-8")
+    names = sorted(path.name for path in locks.path.iterdir())
+    replace = os.replace
+    try:
+        # pytester would raise it again in this test
+        ran = locks.pytester.inline_run(
+            "-p", "fake_lab", "-p", "no:randomly", "--circuit-update=all", no_reraise_ctrlc=True
+        )
+    finally:
+        os.replace = replace
+    assert ran.ret == pytest.ExitCode.INTERRUPTED
+    assert locks.lock.read_bytes() == before
+    assert sorted(path.name for path in locks.path.iterdir()) == names
