@@ -1,4 +1,4 @@
-"""Command line: ``circuittest init | check | diff | find | scan | doctor | tasks | list | zoo | schema``.
+"""Command line: ``circuittest COMMAND``; `COMMANDS` lists them.
 
 Each command is a module of `circuittest.commands` and imports what it needs when it runs, so that ``--help`` and
 mistakes in the arguments cost nothing. Exit codes: 0, or what the command documents; 2 for bad usage, a bad file or
@@ -11,10 +11,23 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from circuittest.commands import check, diff, doctor, find, init, listing, scan, schema, tasks, zoo
+from circuittest.commands import (
+    check,
+    diff,
+    doctor,
+    find,
+    init,
+    listing,
+    roles,
+    scan,
+    schema,
+    store,
+    tasks,
+    zoo,
+)
 from circuittest.errors import CircuittestError
 
-COMMANDS = (init, check, diff, find, scan, doctor, tasks, listing, zoo, schema)
+COMMANDS = (init, check, diff, find, scan, roles, doctor, tasks, listing, store, zoo, schema)
 BAD_USAGE = 2
 
 
