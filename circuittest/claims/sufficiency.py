@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from circuittest.claims.clusters import Cluster, cluster_labels, clustered, few_
 from circuittest.claims.curve import faithfulness_curve
 from circuittest.claims.driving import by_examples
 from circuittest.claims.kept import Ablation, Kept, Metric, Range, Where, keep, reach, share
+from circuittest.claims.kept_edges import KeptEdges
 from circuittest.controls import matched_controls
 from circuittest.errors import ControlError
 from circuittest.find.recipe import unit_scoring
@@ -34,6 +36,9 @@ def sufficiency(
     seed: int = 0,
 ) -> Estimate:
     """Share of the behaviour that is left when of the universe only the circuit is kept (faithfulness).
+
+    A circuit may also hold edges, such as `Lab.minimal` finds: every other edge of the model then carries what it is
+    replaced by, exactly, and m(∅ kept) has all of them replaced.
 
     Estimand: (m(C) - m(∅ kept)) / (m(full) - m(∅ kept)), means over evaluation examples; m(C) with the universe less
     the circuit ablated, m(∅ kept) with the whole universe ablated. Units outside the universe stay untouched in all
@@ -63,10 +68,23 @@ def sufficiency(
     seed:
         Of the random circuits and of the resampling.
 
-    Invalid when the circuit is empty, holds edges, leaves the universe or fills it, or was chosen on evaluation
-    examples; when the model is not competent; and when the interval of m(full) - m(∅ kept) contains zero.
+    Invalid when the circuit is empty, holds units and edges, leaves the universe or fills it, or was chosen on
+    evaluation examples; when the model is not competent; when the interval of m(full) - m(∅ kept) contains zero; and
+    for options of units with a circuit of edges (universe, controls, sizes, other ablations and positions).
     """
     groups = cluster_labels(lab.data.evaluate, cluster)
+    if circuit.edges:
+        others = {"universe": universe is not None, "controls": bool(controls), "sizes": sizes is not None}
+        wires = KeptEdges(
+            lab,
+            circuit,
+            ablation=ablation,
+            positions=positions,
+            metric=metric,
+            others=[name for name, given in others.items() if given],
+            groups=groups,
+        )
+        return _of_edges(lab, circuit, wires, groups, cluster, seed)
     kept, reason = keep(
         lab, circuit, universe=universe, ablation=ablation, positions=positions, metric=metric, groups=groups
     )
@@ -115,6 +133,22 @@ def sufficiency(
         details=details,
         hints=_hints(inference.interval()) + few_clusters(groups, cluster),
     )
+
+
+def _of_edges(
+    lab: Lab, circuit: Circuit, kept: KeptEdges, groups: Sequence[str] | None, cluster: Cluster, seed: int
+) -> Estimate:
+    how: dict[str, Any] = {"choices": kept.choices | {"cluster": cluster, "seed": seed}}
+    if kept.reason:
+        return lab.estimate("sufficiency", circuit, invalid=kept.reason, **how)
+    span = reach(kept.full, kept.empty, kept.metric, seed, groups)
+    details = span.details() | clustered(groups, cluster) | {"accuracy": kept.accuracy}
+    if span.reason:
+        return lab.estimate("sufficiency", circuit, invalid=span.reason, details=details, **how)
+    inference = share(kept.only - kept.empty, span, between=True, seed=seed)
+    details |= {"m_circuit": float(kept.only.mean()), **_raw(kept.only, kept.full, kept.metric, seed)}
+    hints = _hints(inference.interval()) + few_clusters(groups, cluster)
+    return lab.estimate("sufficiency", circuit, inference=inference, details=details, hints=hints, **how)
 
 
 def _hints(interval: tuple[float, float]) -> tuple[str, ...]:

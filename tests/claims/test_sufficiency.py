@@ -175,7 +175,7 @@ def test_areas_over_sizes(sign: float) -> None:
     [
         (Circuit(), {}, "empty"),
         (Circuit(origin={"empty": "no unit is in 95 % of the 40 circuits"}), {}, "no unit is in 95 %"),
-        (Circuit.of(["L0.H0->L1.H1.q"]), {}, "judge a circuit of its units (such as L0.H0)"),
+        (Circuit.of(["L0.H0->L1.H1.q"]), {"universe": "heads"}, "universe is about circuits of units"),
         (circuit(), {"universe": "mlps"}, "L1.H2 is not in the universe 'mlps'"),
         (Circuit(Layout(6, 8, 8).units(["head"])), {}, "the whole universe"),
     ],
