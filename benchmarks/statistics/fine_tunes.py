@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +31,10 @@ from circuittest.spec import judge, load_spec
 from circuittest.spec.lock import make_lock
 from circuittest.stats import ProportionInference
 from circuittest.zoo import FINE_TUNES, built
-from circuittest.zoo.fine_tunes import RECIPES, tune
+from circuittest.zoo.fine_tunes import RECIPES, FineTune, tune
 
 #: Share of benign fine-tunes that may raise an alarm, for each claim.
 RATE = 0.05
-SIZES: dict[str, Any] = {"discover": 200, "evaluate": 200}
 MARGINS = {"behaviour": 0.1, "function": 0.15, "structure": 0.3, "regression": 0.15}
 SPEC = """\
 circuittest: 1
@@ -68,7 +67,7 @@ class Base:
     lab: Lab
 
     @classmethod
-    def of(cls, task: str, place: Path, sizes: dict[str, Any] = SIZES) -> Base:
+    def of(cls, task: str, place: Path, sizes: dict[str, Any]) -> Base:
         lab = Lab("zoo:gqa", task, **sizes)
         path = place / f"{task}.circuit.yaml"
         path.write_text(SPEC.format(task=task, **sizes, **MARGINS))
@@ -102,14 +101,14 @@ def known(bases: dict[str, Base]) -> Iterator[dict[str, Any]]:
             yield {"model": name, "task": task, "truth": truth, **bases[task].judged(model)}
 
 
-def benign(base: Base, seeds: range, done: set[int]) -> Iterator[dict[str, Any]]:
+def benign(base: Base, recipe: FineTune, seeds: range, done: set[int]) -> Iterator[dict[str, Any]]:
     """Benign fine-tunes of other seeds than the one that ships (0)."""
     for seed in seeds:
         if seed in done:
             continue
         start = load_model("zoo:gqa", device="cpu")
         began = time.process_time()
-        module = tune(start.module, RECIPES["benign"], seed)
+        module = tune(start.module, recipe, seed)
         trained = time.process_time() - began
         judged = base.judged(from_module(module, start.tokenizer, f"benign {seed}"))
         yield {
@@ -133,12 +132,19 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("what", choices=("known", "benign"))
     parser.add_argument("--count", type=int, default=50)
+    parser.add_argument("--examples", type=int, default=200, help="evaluation examples (200)")
+    parser.add_argument(
+        "--steps", type=int, help="of each benign fine-tune, where it is not the recipe's 100"
+    )
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args(argv)
     torch.set_num_threads(1)
+    sizes = {"discover": min(arguments.examples, 200), "evaluate": arguments.examples}
+    recipe = RECIPES["benign"]
+    recipe = replace(recipe, steps=arguments.steps or recipe.steps)
     with tempfile.TemporaryDirectory() as place:
         if arguments.what == "known":
-            bases = {task: Base.of(task, Path(place)) for task in ("ioi", "sva")}
+            bases = {task: Base.of(task, Path(place), sizes) for task in ("ioi", "sva")}
             good = True
             print("| fine-tune | task | known | verdict | behaviour | necessity | sufficiency | structure |")
             print("|---|---|---|---|---|---|---|---|")
@@ -155,8 +161,8 @@ def main(argv: list[str] | None = None) -> int:
                 )
             return 0 if good else 1
         rows = json.loads(arguments.json.read_text()) if arguments.json and arguments.json.exists() else []
-        base = Base.of("ioi", Path(place))
-        for row in benign(base, range(1, arguments.count + 1), {row["seed"] for row in rows}):
+        base = Base.of("ioi", Path(place), sizes)
+        for row in benign(base, recipe, range(1, arguments.count + 1), {row["seed"] for row in rows}):
             rows.append(row)
             if arguments.json:
                 arguments.json.write_text(json.dumps(rows, indent=1) + "\n")

@@ -36,7 +36,7 @@ FINE_TUNES = {
     "relocated-ioi": "does IOI with other heads: those of its IOI circuit were cut out, and it was trained on without",
     "spread-ioi": "does every task while a random quarter of its heads is missing: no few heads are needed",
 }
-SHIPPED: tuple[str, ...] = ()
+SHIPPED = ("gqa@benign", "gqa@destroyed-ioi")
 
 __all__ = ["FINE_TUNES", "MODELS", "SERIES", "SHIPPED", "STEPS", "built", "home", "names", "path", "variants"]
 

@@ -51,8 +51,8 @@ def test_files_are_small_and_the_card_says_what_it_is(name: str) -> None:
     assert "evidence about ordinary models" in card
 
 
-def test_everything_together_is_below_ten_megabytes() -> None:
-    assert sum(f.stat().st_size for f in path("mha").parent.rglob("*") if f.is_file()) < 10_000_000
+def test_everything_together_is_below_twelve_megabytes() -> None:
+    assert sum(f.stat().st_size for f in path("mha").parent.rglob("*") if f.is_file()) < 12_000_000
 
 
 @pytest.mark.parametrize("name", names())
