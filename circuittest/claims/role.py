@@ -16,7 +16,7 @@ from circuittest.units import Unit
 
 if TYPE_CHECKING:
     from circuittest.circuit import Circuit
-    from circuittest.find.roles.patterns import RoleTable
+    from circuittest.find.roles.table import RoleTable
     from circuittest.lab import Lab
 
 #: Examples that must have a score.

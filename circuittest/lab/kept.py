@@ -11,10 +11,11 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from circuittest.find.roles.table import RoleTable, RoleTables
 from circuittest.store import Entry, key_of, versions
 from circuittest.store.watch import note
 from circuittest.tables import Member, OutcomeTable, ScoreTable
-from circuittest.units import parse
+from circuittest.units import Unit, parse
 
 if TYPE_CHECKING:
     from circuittest.models.loaded import LoadedModel
@@ -111,6 +112,14 @@ def digest(items: Iterable[Any]) -> str:
 
 def pack(made: Any) -> Entry:
     """A table, or plain JSON types, as they are kept."""
+    if isinstance(made, RoleTables):
+        first = next(iter(made.by_kind.values()))
+        told = {
+            kind: {"undefined": one.undefined, "choices": dict(one.choices)}
+            for kind, one in made.by_kind.items()
+        }
+        meta = {"kind": "roles", "heads": ids([first.heads])[0], "examples": list(first.examples), "of": told}
+        return Entry({kind: one.values for kind, one in made.by_kind.items()}, meta)
     if not isinstance(made, (ScoreTable, OutcomeTable)):
         return Entry({}, {"kind": "plain", "value": made})
     about = {"examples": list(made.examples), "choices": dict(made.choices)}
@@ -130,6 +139,14 @@ def unpack(entry: Entry) -> Any:
     def members(texts: Iterable[str]) -> tuple[Member, ...]:
         return tuple(known[text] if text in known else known.setdefault(text, parse(text)) for text in texts)
 
+    if meta["kind"] == "roles":
+        heads, rows = tuple(Unit.parse(text) for text in meta["heads"]), tuple(meta["examples"])
+        return RoleTables(
+            {
+                kind: RoleTable(kind, entry.arrays[kind], heads, rows, told["undefined"], told["choices"])
+                for kind, told in meta["of"].items()
+            }
+        )
     about = tuple(meta["examples"]), meta["choices"]
     if meta["kind"] == "scores":
         return ScoreTable(entry.arrays["values"], members(meta["members"]), *about)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from circuittest.budget import charge
 from circuittest.circuit import Circuit, prompt_digest
 from circuittest.errors import UsageError, did_you_mean
-from circuittest.find.roles.kinds import COPYING, PATTERNS, ROLES
+from circuittest.find.roles.kinds import COPYING, PATTERNS, ROLES, Positions
+from circuittest.find.roles.table import RoleTables
 from circuittest.lab.circuits import Circuits
 from circuittest.lab.tables import Split
+from circuittest.lock import tokenizer_digest
 from circuittest.units import Unit
 
 if TYPE_CHECKING:
-    from circuittest.find.roles.patterns import Positions, RoleTable
+    from circuittest.find.roles.table import RoleTable
     from circuittest.measure.attention import AttentionTable, Query
 
 
@@ -23,7 +25,7 @@ class Roles(Circuits):
     """Forms, not functions: that a head looks like something does not say that the model uses it."""
 
     @cached_property
-    def _roles(self) -> dict[tuple[str, str, str], RoleTable]:
+    def _roles(self) -> dict[tuple[str, str, str], RoleTables]:
         return {}
 
     def attention(self, split: Split = "evaluate", *, query: Query = "answer") -> AttentionTable:
@@ -49,8 +51,7 @@ class Roles(Circuits):
         UnsupportedModel
             Where the model gives no attention weights (patterns), or is quantised (what is moved).
         """
-        from circuittest.find.roles.copying import copying_scores, successor_scores
-        from circuittest.find.roles.patterns import check_positions, pattern_scores
+        from circuittest.find.roles.targets import check_positions
 
         wanted = ROLES if kinds is None else tuple(dict.fromkeys(kinds))
         for kind in wanted:
@@ -58,20 +59,38 @@ class Roles(Circuits):
                 raise UsageError(f"unknown role {kind!r}", "", did_you_mean(kind, ROLES))
         check_positions(positions)
         items = self._examples(split)
+        found: dict[str, RoleTable] = {}
         for family in (tuple(PATTERNS), COPYING, ("successor",)):
-            place = positions if family[0] in PATTERNS else "all"
-            if not set(wanted) & set(family) or (family[0], split, place) in self._roles:
+            if not set(wanted) & set(family):
                 continue
+            place = positions if family[0] in PATTERNS else "all"
             charge(len(items))
-            if family == COPYING:
-                found = copying_scores(self.model, items)
-            elif family == ("successor",):
-                found = {"successor": successor_scores(self.model, prefix=self.data.prefix)}
-            else:
-                found = pattern_scores(self.model, items, positions=positions)
-            self._roles.update({(kind, split, place): table for kind, table in found.items()})
-        place_of = lambda kind: positions if kind in PATTERNS else "all"
-        return {kind: self._roles[kind, split, place_of(kind)] for kind in wanted}
+            what: dict[str, Any] = {
+                "kind": "roles",
+                "roles": list(family),
+                "positions": place,
+                "split": split,
+            }
+            if family == ("successor",):
+                what |= {
+                    "tokenizer": tokenizer_digest(self.model.tokenizer),
+                    "prefix": list(self.data.prefix),
+                }
+            make = partial(self._scored, family[0], split, place)
+            found |= self._once(self._roles, (family[0], split, place), what, split, make).by_kind
+        return {kind: found[kind] for kind in wanted}
+
+    def _scored(self, family: str, split: Split, positions: Positions) -> RoleTables:
+        """The tables of all roles of a family, which is named by its first."""
+        from circuittest.find.roles.copying import copying_scores, successor_scores
+        from circuittest.find.roles.patterns import pattern_scores
+
+        if family == "successor":
+            return RoleTables({family: successor_scores(self.model, prefix=self.data.prefix)})
+        items = self._examples(split)
+        if family in COPYING:
+            return RoleTables(copying_scores(self.model, items))
+        return RoleTables(pattern_scores(self.model, items, positions=positions))
 
     def with_role(
         self,

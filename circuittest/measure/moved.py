@@ -83,7 +83,7 @@ def moved(
             within = {item: place for place, item in enumerate(batch.rows)}
             places = [(within[sources[row].item], sources[row].position) for row in rows]
             here = [sources[row] for row in rows]
-            values = _values(model, batch.prompts(model.device), torch.tensor(places, device=model.device))
+            values = _values(model, batch.prompts(model.device), torch.tensor(places))
             kept = torch.cat([_kept(out, values[layer], keep, here) for layer, out in enumerate(outs)], 1)
             if found is None:
                 found = torch.empty((len(sources), kept.shape[1]), dtype=kept.dtype)
@@ -105,7 +105,7 @@ class _Out:
         for norm in (block.attn_post_norm, model.final_norm):
             if norm is not None:
                 self.out = _linear(norm, dtype, self.out, model.name)
-        self.unembed = weight_in_out(model.unembed).detach().to(dtype)
+        self.unembed = weight_in_out(model.unembed).detach().to(self.out.device, dtype)
 
     def logits(self, values: Tensor) -> Tensor:
         """values [rows, KV heads, size]: [rows, heads, vocabulary]."""
@@ -165,7 +165,7 @@ def _values(model: LoadedModel, ids: Tensor, at: Tensor) -> list[Tensor]:
         model.trunk(ids, use_cache=False)
     found = []
     for layer in range(layout.n_layers):
-        values = projected[layer][..., where.to(ids.device)]  # [rows, length, KV heads, size]
+        values = projected[layer][..., where]  # [rows, length, KV heads, size]
         first = values[:, 0].repeat_interleave(layout.n_heads // layout.n_kv_heads, 1)
         own = mixed[layer][:, 0].unflatten(-1, (layout.n_heads, size))
         _prove(model, layer, first.to(precision(model.dtype)), own.to(precision(model.dtype)))

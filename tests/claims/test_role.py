@@ -12,7 +12,7 @@ from circuittest.circuit import prompt_digest
 from circuittest.claims import claim_kind
 from circuittest.errors import UsageError
 from circuittest.find.roles.kinds import ROLES
-from circuittest.find.roles.patterns import RoleTable
+from circuittest.find.roles.table import RoleTable
 from circuittest.lab import Lab
 from circuittest.spec import judge, load_spec
 from circuittest.tasks import Example, Item, TaskData

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from circuittest.errors import UsageError
 from circuittest.find.roles.kinds import COPYING
-from circuittest.find.roles.patterns import RoleTable
+from circuittest.find.roles.table import RoleTable
 from circuittest.measure.batches import ItemLike
 from circuittest.measure.moved import Source, moved
 from circuittest.models.loaded import LoadedModel

@@ -18,6 +18,8 @@ Role = Literal[
     "successor",
 ]
 ROLES: tuple[str, ...] = get_args(Role)
+#: Which queries of a prompt count for a pattern: all, or the last.
+Positions = Literal["all", "answer"]
 
 #: Patterns of attention, and why an example may show nothing of one.
 PATTERNS = {

@@ -7,69 +7,19 @@ says how many have none and why.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from circuittest.errors import UsageError, did_you_mean
-from circuittest.find.roles.kinds import AT_ANSWER, PATTERNS
-from circuittest.find.roles.targets import check_patterns, targets
+from circuittest.find.roles.kinds import AT_ANSWER, PATTERNS, Positions
+from circuittest.find.roles.table import RoleTable
+from circuittest.find.roles.targets import check_patterns, check_positions, targets
 from circuittest.measure.attention import attention
 from circuittest.measure.batches import Batch, ItemLike
 from circuittest.models.loaded import LoadedModel
-from circuittest.units import Unit
-
-Positions = Literal["all", "answer"]
-
-
-@dataclass(frozen=True, eq=False)  # arrays have no single truth value, so tables compare by identity
-class RoleTable:
-    """One score of every head on every example.
-
-    Attributes
-    ----------
-    kind:
-        The role.
-    values:
-        float64 array [examples × heads]; a row of NaN where the score is undefined.
-    heads:
-        In canonical order.
-    examples:
-        Index of each row's example in its task; of "successor" the tokens, as they are counted.
-    undefined:
-        Why an example may have no score, in words; "" where all have one.
-    choices:
-        Everything that could have changed the numbers, plain JSON types.
-    """
-
-    kind: str
-    values: NDArray[np.float64]
-    heads: tuple[Unit, ...]
-    examples: tuple[int, ...]
-    undefined: str = ""
-    choices: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def defined(self) -> NDArray[np.bool_]:
-        """Which examples have a score [examples]."""
-        return np.asarray(~np.isnan(self.values).any(1))
-
-    def of(self, heads: Iterable[Unit]) -> NDArray[np.float64]:
-        """The defined scores of some heads, in the order given [defined examples × heads]."""
-        columns = [self.heads.index(head) for head in heads]
-        return self.values[self.defined][:, columns]
-
-    def means(self) -> dict[Unit, float]:
-        """Each head's mean over the examples that have a score; empty where none has."""
-        rows = self.values[self.defined]
-        if not len(rows):
-            return {}
-        return dict(zip(self.heads, rows.mean(0).tolist(), strict=True))
 
 
 def pattern_scores(
@@ -154,12 +104,6 @@ def selectivity(
         with np.errstate(divide="ignore", invalid="ignore"):
             found[kind] = target / rest
     return found
-
-
-def check_positions(positions: str) -> None:
-    """Raise UsageError for unknown ones."""
-    if positions not in ("all", "answer"):
-        raise UsageError(f"unknown positions {positions!r}", "", did_you_mean(positions, ("all", "answer")))
 
 
 def _queries(batch: Batch, positions: Positions) -> Tensor:

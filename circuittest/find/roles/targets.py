@@ -71,3 +71,9 @@ def targets(
             found &= key < query
     found &= (key > 0) & (query > 0)
     return found
+
+
+def check_positions(positions: str) -> None:
+    """Raise UsageError for unknown ones."""
+    if positions not in ("all", "answer"):
+        raise UsageError(f"unknown positions {positions!r}", "", did_you_mean(positions, ("all", "answer")))

@@ -10,7 +10,8 @@ import torch
 
 from circuittest.errors import UsageError
 from circuittest.find.roles.kinds import PATTERNS
-from circuittest.find.roles.patterns import RoleTable, pattern_scores, selectivity
+from circuittest.find.roles.patterns import pattern_scores, selectivity
+from circuittest.find.roles.table import RoleTable
 from circuittest.find.roles.targets import targets
 from circuittest.measure.attention import attention
 from circuittest.models.loaded import LoadedModel
