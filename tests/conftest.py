@@ -14,6 +14,9 @@ pytest_plugins = ["pytester"]
 # Two cores and several workers: more threads only fight. Read by torch and OpenMP when they are first imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# Tests measure; those of the store name one of their own.
+os.environ["CIRCUITTEST_STORE"] = "off"
+
 settings.register_profile(
     "quick",
     max_examples=40,

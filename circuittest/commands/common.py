@@ -73,6 +73,7 @@ def count(text: str) -> int:
 def lab_of(arguments: argparse.Namespace) -> Lab:
     """The lab that the options describe."""
     from circuittest.lab import Lab
+    from circuittest.store.default import default_store
 
     return Lab(
         arguments.model,
@@ -84,6 +85,7 @@ def lab_of(arguments: argparse.Namespace) -> Lab:
         answers=arguments.answers,
         device=arguments.device,
         dtype=arguments.dtype,
+        store=default_store(),
     )
 
 
