@@ -10,6 +10,7 @@ import pytest
 from pytest_circuittest.options import settings
 from pytest_circuittest.pool import ModelPool, pool
 from pytest_circuittest.requests import LabRequest, request as lab_request
+from pytest_circuittest.storing import store_of
 
 if TYPE_CHECKING:
     from circuittest.lab import Lab
@@ -57,6 +58,8 @@ def make_lab(request: pytest.FixtureRequest, circuit_models: ModelPool) -> Calla
             return Lab(model, task, **options)
         place = {key: options.pop(key) for key in ("device", "dtype") if key in options}
         wanted = lab_request(chosen, model, "", {})
-        return Lab(circuit_models.get(wanted.model, **place), task, **{"name": wanted.name, **options})
+        store = store_of(request.config)
+        usual = {"name": wanted.name, **({} if store is None else {"store": store})}
+        return Lab(circuit_models.get(wanted.model, **place), task, **{**usual, **options})
 
     return make

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from pytest_circuittest import devices, storing
+
 PROGRESS = ("auto", "bar", "lines", "none")
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 
@@ -29,7 +31,7 @@ def add_options(parser: pytest.Parser) -> None:
         default=None,
         help="judge this model in place of the one that the suite names; OLD=NEW where it names several (repeatable)",
     )
-    group.addoption("--circuit-device", metavar="DEVICE", default=None, help="auto, cpu, cuda, cuda:1, mps")
+    devices.add_options(group, parser)
     group.addoption("--circuit-dtype", metavar="DTYPE", default=None, help=", ".join(DTYPES))
     group.addoption(
         "--circuit-budget",
@@ -60,13 +62,13 @@ def add_options(parser: pytest.Parser) -> None:
         action="store_true",
         help="with --circuit-update: this model is the new base, though its weights are not those of the lock",
     )
+    storing.add_options(group, parser)
     parser.addini(
         "circuit_model", "model of tests without a circuit marker that names one", type="string", default=""
     )
     parser.addini(
         "circuit_task", "task of tests without a circuit marker that names one", type="string", default=""
     )
-    parser.addini("circuit_device", "as --circuit-device", type="string", default="auto")
     parser.addini("circuit_budget", "as --circuit-budget", type="string", default="")
     parser.addini("circuit_progress", "as --circuit-progress", type="string", default="auto")
     parser.addini("circuit_dtype", "as --circuit-dtype", type="string", default="float32")
@@ -150,6 +152,7 @@ class Settings:
     update: str | None = None
     accept_model: bool = False
     progress: str = "auto"
+    memory: str = "auto"
     #: Equal lab requests become one object: pytest before 9.1 tells parameters apart by identity.
     requests: dict[Any, Any] = field(default_factory=dict, compare=False)
 
@@ -185,7 +188,8 @@ def _read(config: pytest.Config) -> Settings:
         replacements=Replacements.parse(config.getoption("circuit_model") or []),
         model=config.getini("circuit_model"),
         task=config.getini("circuit_task"),
-        device=config.getoption("circuit_device") or config.getini("circuit_device"),
+        device=devices.check_device(config.getoption("circuit_device") or config.getini("circuit_device")),
+        memory=devices.check_memory(config.getoption("circuit_memory") or config.getini("circuit_memory")),
         dtype=dtype,
         undecided=config.getoption("circuit_undecided"),
         json=_path(config, "json"),

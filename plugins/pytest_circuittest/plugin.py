@@ -13,12 +13,14 @@ from typing import Any
 import pytest
 
 from pytest_circuittest import (
+    devices,
     hookspecs,
     options,
     properties,
     recording,
     reports,
     scheduling,
+    storing,
     summary,
     updating,
 )
@@ -45,7 +47,9 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARKER)
+    config.addinivalue_line("markers", devices.MARKER)
     options.settings(config)
+    storing.check(config)
     updating.check(config)
     reports.check_targets(config)
     config.pluginmanager.register(summary.collector(config), "circuittest-summary")
@@ -80,8 +84,13 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_circuittest_load_model(model: str, device: str, dtype: str) -> Any:
-    return load_model(model, device, dtype)
+def pytest_circuittest_load_model(config: pytest.Config, model: str, device: str, dtype: str) -> Any:
+    return load_model(model, device, dtype, store=storing.store_of(config))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    devices.skip_without_gpu(item)
 
 
 @pytest.hookimpl(wrapper=True)
