@@ -166,6 +166,19 @@ class TestSearch:
         assert len(found.circuit.edges) == 6
         assert found.faithfulness == pytest.approx(0.9)
 
+    def test_what_no_path_reaches_is_no_part_of_it(self) -> None:
+        """The edge taken first leaves an MLP that nothing reaches yet: two are taken, and one is the circuit."""
+        table = table_of({"L1.MLP->logits": 9, "embed->logits": 8, "L0.H0->logits": 7, "embed->L0.H0.q": 6})
+        found = minimal(table, LAYOUT, Model(lambda n: 1.0), cap="50%")
+        assert ids(found.circuit.edges) == ["embed->logits"]
+        assert found.units.units == ()
+        assert [(p.taken, p.edges, p.nodes) for p in found.curve[:4]] == [
+            (1, 0, 0),
+            (2, 1, 0),
+            (3, 1, 0),
+            (4, 3, 1),
+        ]
+
     def test_samples_of_examples(self) -> None:
         """Half of the examples need 12 edges, half need 3: at a level of 0.8 few samples do with 3."""
 
