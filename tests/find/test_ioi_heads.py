@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 
 from circuittest.errors import UsageError
+from circuittest.find import ioi_heads as module
 from circuittest.find.ioi_heads import IOIHeads, ioi_heads, values_of
 from circuittest.measure.ablation import ablate
 from circuittest.models.loading import from_module
@@ -73,6 +75,17 @@ def test_a_head_that_looks_at_the_subject_is_no_name_mover() -> None:
     assert found.name_movers == (MOVERS[0],)
     assert found.effects["logits"][SUPPRESSOR] == pytest.approx(-0.5, abs=1e-6)
     assert found.effects["logits"][MOVERS[0]] == pytest.approx(-0.5, abs=1e-6)
+
+
+def test_a_head_that_looks_more_at_the_foil_is_no_name_mover(monkeypatch: pytest.MonkeyPatch) -> None:
+    scores = module._scores
+
+    def exchanged(*arguments: Any) -> dict[str, Any]:
+        found = scores(*arguments)
+        return found | {"answer-token": found["foil-token"], "foil-token": found["answer-token"]}
+
+    monkeypatch.setattr(module, "_scores", exchanged)
+    assert ioi_heads(planted_ioi.build(), ITEMS).name_movers == ()
 
 
 def test_with_mlps_recomputed_it_is_the_same_where_mlps_do_nothing() -> None:
