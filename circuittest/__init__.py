@@ -2,6 +2,8 @@
 
 Everything public is imported on first use, so that ``from circuittest import Lab`` in a test file costs nothing
 until a circuit test runs.
+
+Nothing here asserts, and commands import it before pytest starts, so: PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

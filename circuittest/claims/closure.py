@@ -15,6 +15,7 @@ from circuittest.claims.driving import by_examples, control_text
 from circuittest.claims.gates import competent, disjoint, usable_circuit
 from circuittest.claims.kept import Ablation
 from circuittest.claims.necessity import circuit_universe
+from circuittest.claims.ranges import Count
 from circuittest.controls import Controls
 from circuittest.stats import Estimate
 from circuittest.stats.labels import Label
@@ -35,7 +36,7 @@ def closure(
     lab: Lab,
     circuit: Circuit,
     *,
-    controls: int = 100,
+    controls: Count = 100,
     match: Literal["kind", "layer", "sink"] = "kind",
     metric: Literal["log_prob", "logit_diff", "accuracy", "loss"] = "log_prob",
     text: str | None = None,

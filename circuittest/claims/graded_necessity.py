@@ -8,6 +8,7 @@ from circuittest.claims.beyond import damages, draw_controls, drawn_details, end
 from circuittest.claims.gates import CONTROL_HEADROOM, competent, disjoint, usable_circuit
 from circuittest.claims.kept import Ablation
 from circuittest.claims.necessity import circuit_universe
+from circuittest.claims.ranges import Count
 from circuittest.stats import Estimate
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ def graded_necessity(
     *,
     metric: Literal["log_prob", "logit_diff"] | None = None,
     normalise: bool = True,
-    controls: int = 40,
+    controls: Count = 40,
     match: Literal["kind", "layer"] = "kind",
     ablation: Ablation = "zero",
     positions: Literal["all", "not-first", "answer"] = "all",

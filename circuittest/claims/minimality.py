@@ -10,6 +10,7 @@ import numpy as np
 
 from circuittest.claims.completeness import FEWEST
 from circuittest.claims.kept import Ablation, Kept, Metric, Where, halves, keep
+from circuittest.claims.ranges import Count
 from circuittest.stats import Estimate
 from circuittest.stats.exceedance import ExceedanceInference
 from circuittest.stats.resampling import Floats
@@ -32,7 +33,7 @@ def minimality(
     *,
     given: Literal["circuit", "knockouts"] = "circuit",
     quantile: float = 0.9,
-    controls: int = 100,
+    controls: Count = 100,
     ablation: Ablation = "counterfactual",
     positions: Where = "all",
     metric: Metric | None = None,

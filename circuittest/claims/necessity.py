@@ -17,6 +17,7 @@ from circuittest.claims.gates import (
     usable_circuit,
 )
 from circuittest.claims.looks import measure_controls, planned
+from circuittest.claims.ranges import Count
 from circuittest.controls import matched_controls
 from circuittest.errors import ControlError
 from circuittest.stats import Competence, Estimate, NecessityInference, rank_p
@@ -35,7 +36,7 @@ def necessity(
     lab: Lab,
     circuit: Circuit,
     *,
-    controls: int = 40,
+    controls: Count = 40,
     match: Literal["kind", "layer"] = "kind",
     universe: str | None = None,
     accuracy: Literal["argmax", "candidates"] | None = None,

@@ -22,6 +22,7 @@ from circuittest.claims.pairing import (
     other_metric,
     pair,
 )
+from circuittest.claims.ranges import Count
 from circuittest.errors import UsageError
 from circuittest.find.ranking import per_example
 from circuittest.find.recipe import recipe_of, scoring_of
@@ -48,7 +49,7 @@ def regression(
     *,
     baseline: str = "lock",
     margin: Margin,
-    controls: int = 40,
+    controls: Count = 40,
     seed: int = 0,
 ) -> Estimate:
     """What a fine-tune did to the base's circuit: kept, moved, spread, weakened or broken.

@@ -9,6 +9,7 @@ import numpy as np
 from circuittest.claims.beyond import draw_controls, drawn_details, ends
 from circuittest.claims.gates import competent, disjoint, usable_circuit
 from circuittest.claims.kept import Ablation
+from circuittest.claims.ranges import Count
 from circuittest.claims.specificity import overlap
 from circuittest.controls import Controls
 from circuittest.find.recipe import recipe_of
@@ -32,7 +33,7 @@ def selective(
     part: Literal["own", "shared", "other"] = "own",
     units: list[str] | None = None,
     metric: Literal["accuracy", "log_prob", "logit_diff"] = "accuracy",
-    controls: int = 40,
+    controls: Count = 40,
     match: Literal["kind", "layer"] = "kind",
     ablation: Ablation = "zero",
     positions: Literal["all", "not-first", "answer"] = "all",

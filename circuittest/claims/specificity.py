@@ -8,6 +8,7 @@ import numpy as np
 
 from circuittest.claims.driving import by_examples, log_prob_lost
 from circuittest.claims.gates import at_floor, competent, disjoint, usable_circuit
+from circuittest.claims.ranges import CountOrNone
 from circuittest.controls import matched_controls
 from circuittest.errors import ControlError
 from circuittest.find.recipe import recipe_of
@@ -25,7 +26,7 @@ def specificity(
     circuit: Circuit,
     *,
     against: list[str],
-    controls: int = 0,
+    controls: CountOrNone = 0,
     accuracy: Literal["argmax", "candidates"] | None = None,
     seed: int = 0,
 ) -> Estimate:

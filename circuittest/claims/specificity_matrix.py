@@ -9,6 +9,7 @@ import numpy as np
 
 from circuittest.claims.beyond import ends
 from circuittest.claims.gates import at_floor, competent, usable_circuit
+from circuittest.claims.ranges import CountOrNone
 from circuittest.claims.specificity import adjusted, overlap
 from circuittest.errors import ControlError
 from circuittest.stats import Estimate, MeanInference, PairedDifferenceInference
@@ -69,7 +70,7 @@ def specificity_matrix(
     universe: str = "heads",
     score: Literal["edge-abs-sum", "edge-sum", "node"] = "edge-abs-sum",
     method: str = "eap",
-    controls: int = 0,
+    controls: CountOrNone = 0,
     accuracy: Literal["argmax", "candidates"] | None = None,
     seed: int = 0,
 ) -> Estimate:

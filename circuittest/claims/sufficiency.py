@@ -12,6 +12,7 @@ from circuittest.claims.curve import faithfulness_curve
 from circuittest.claims.driving import by_examples
 from circuittest.claims.kept import Ablation, Kept, Metric, Range, Where, keep, reach, share
 from circuittest.claims.kept_edges import KeptEdges
+from circuittest.claims.ranges import CountOrNone
 from circuittest.controls import matched_controls
 from circuittest.errors import ControlError
 from circuittest.find.recipe import unit_scoring
@@ -30,7 +31,7 @@ def sufficiency(
     positions: Where = "all",
     metric: Metric | None = None,
     universe: str | None = None,
-    controls: int = 0,
+    controls: CountOrNone = 0,
     sizes: list[float] | None = None,
     cluster: Cluster = "none",
     seed: int = 0,

@@ -10,6 +10,7 @@ import numpy as np
 from circuittest.claims.gates import competent, usable_circuit
 from circuittest.claims.kept import Ablation
 from circuittest.claims.necessity import circuit_universe
+from circuittest.claims.ranges import Count
 from circuittest.claims.specificity import overlap
 from circuittest.errors import CircuittestError, UsageError
 from circuittest.find.ranking import per_example
@@ -33,7 +34,7 @@ def transfer(
     to: str | None = None,
     where: str | None = None,
     function: Literal["necessity", "graded_necessity", "sufficiency"] = "necessity",
-    controls: int = 40,
+    controls: Count = 40,
     match: Literal["kind", "layer"] | None = None,
     ablation: Ablation | None = None,
     metric: Literal["log_prob", "logit_diff"] | None = None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,8 @@ _DTYPES = {
     "float16": torch.float16,
 }
 _LOG = logging.getLogger("circuittest")
+#: What a caller may ask for beyond safetensors and transformers' own code.
+TRUST = ("pickle", "remote-code")
 
 
 def load_model(
@@ -38,6 +40,7 @@ def load_model(
     dtype: str | torch.dtype = "float32",
     name: str | None = None,
     store: Store | None = None,
+    trust: Collection[str] = (),
 ) -> LoadedModel:
     """Load a causal language model, in evaluation mode and with frozen parameters.
 
@@ -58,17 +61,24 @@ def load_model(
         Where it is remembered what files give. A model that is known there is not read before it is needed
         (`circuittest.models.lazy`).
 
-    Only safetensors are read, and code that comes with a model is never run.
+    trust:
+        Nothing, by default: only safetensors are read, and code that comes with a model is not run. "pickle" lets
+        transformers read ``pytorch_model.bin``, too; "remote-code" lets it import what lies beside the weights. A model
+        that is trusted in either way is not looked up in the store.
 
     Raises
     ------
     UsageError
-        For a dtype or device that does not exist.
+        For a dtype or device that does not exist, and for an unknown word in `trust`.
     LoadError, UnsupportedModel
         For a model that cannot be found, read, or measured, with the reason and what to do.
     """
+    if unknown := sorted(set(trust) - set(TRUST)):
+        raise UsageError(f"a model cannot be trusted as {unknown[0]!r}", "", did_you_mean(unknown[0], TRUST))
     if isinstance(ref, nn.Module):
         return from_module(ref, tokenizer)
+    code = "remote-code" in trust
+    store = None if trust else store
     wanted, place = _dtype_called(dtype), _device_called(device)
     source = _source(str(ref))
     called = name or str(ref)
@@ -76,10 +86,12 @@ def load_model(
 
     def load() -> LoadedModel:
         with _quiet():
-            module = _read(str(ref), source, wanted, only_cached=only_cached)
+            module = _read(str(ref), source, wanted, only_cached=only_cached, trust=trust)
             own = tokenizer if tokenizer is not None and not isinstance(tokenizer, str | Path) else None
             if own is None:
-                own = _read_tokenizer(str(ref), str(tokenizer) if tokenizer is not None else source)
+                own = _read_tokenizer(
+                    str(ref), str(tokenizer) if tokenizer is not None else source, code=code
+                )
         module = module.eval().requires_grad_(False)
         if not _is_quantised(module):
             module = module.to(place)
@@ -174,18 +186,21 @@ def _source(name: str) -> str:
     return name
 
 
-def _read(name: str, source: str, dtype: torch.dtype, *, only_cached: bool) -> nn.Module:
+def _read(
+    name: str, source: str, dtype: torch.dtype, *, only_cached: bool, trust: Collection[str] = ()
+) -> nn.Module:
     from transformers import AutoConfig, AutoModelForCausalLM
 
     try:
-        config = AutoConfig.from_pretrained(source, trust_remote_code=False, local_files_only=only_cached)
+        code = "remote-code" in trust
+        config = AutoConfig.from_pretrained(source, trust_remote_code=code, local_files_only=only_cached)
         checks.find_adapter(config, name)  # before gigabytes are downloaded
         module, info = AutoModelForCausalLM.from_pretrained(
             source,
             config=config,
             dtype=dtype,
-            use_safetensors=True,
-            trust_remote_code=False,
+            use_safetensors=None if "pickle" in trust else True,
+            trust_remote_code=code,
             local_files_only=only_cached,
             output_loading_info=True,
         )
@@ -207,13 +222,13 @@ def _read(name: str, source: str, dtype: torch.dtype, *, only_cached: bool) -> n
     return module
 
 
-def _read_tokenizer(name: str, source: str) -> Any:
+def _read_tokenizer(name: str, source: str, *, code: bool = False) -> Any:
     from transformers import AutoTokenizer
 
     remedy = "save the tokenizer beside the model, or pass tokenizer="
     try:
         only_cached = hub.only_cached(source)
-        found = AutoTokenizer.from_pretrained(source, trust_remote_code=False, local_files_only=only_cached)
+        found = AutoTokenizer.from_pretrained(source, trust_remote_code=code, local_files_only=only_cached)
     except Exception as error:  # as above
         raise LoadError(f"cannot load a tokenizer for {name}", _first_line(error), remedy) from error
     if len(found) - len(found.get_added_vocab()) < 2:  # what transformers makes up where there are no files
@@ -241,14 +256,15 @@ def _explained(name: str, error: Exception) -> LoadError:
     if "trust_remote_code" in text:
         return LoadError(
             f"{name} needs code that comes with the model",
-            "circuittest never runs such code",
-            "load the module yourself and pass it in memory",
+            "circuittest runs such code only where it is asked to",
+            "read it, and then give --circuit-trust=remote-code, or load the module yourself and pass it in memory",
         )
     if "safetensors" in text and "couldn't connect" not in text.lower():
         return LoadError(
             f"cannot read the weights of {name}",
             f"only whole safetensors files are read ({_first_line(error)})",
-            "save the model again with save_pretrained, or download it again",
+            "save the model again with save_pretrained, download it again, or give --circuit-trust=pickle for a "
+            "pytorch_model.bin that you trust",
         )
     if "connect" in text or "offline" in text.lower():
         return LoadError(

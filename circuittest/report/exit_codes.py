@@ -12,9 +12,10 @@ def exit_code(records: Iterable[Mapping[str, Any]]) -> int:
     """The exit code that records of judged claims amount to.
 
     1 when a claim is refuted; else 3 when one is undecided or invalid; else 0. Records of the outcome "skipped" are
-    passed over (`--circuit-undecided=skip` asked for that), and so are estimates that nobody judged.
+    passed over (`--circuit-undecided=skip` asked for that), and so are those of the outcome "xfailed", which were
+    expected, and estimates that nobody judged.
     """
-    verdicts = {record["verdict"] for record in records if record["outcome"] != "skipped"}
+    verdicts = {record["verdict"] for record in records if record["outcome"] not in ("skipped", "xfailed")}
     if "refuted" in verdicts:
         return REFUTED
     return OPEN if verdicts & {"undecided", "invalid"} else SUPPORTED

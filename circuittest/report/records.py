@@ -133,7 +133,14 @@ def write_records(path: str | Path, records: Iterable[Record]) -> None:
 def read_records(path: str | Path) -> dict[str, Any]:
     """Read a file of records. Raises UsageError when it is none."""
     try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
+        text = Path(path).read_text(encoding="utf-8")
+        if not text.strip():
+            raise UsageError(
+                f"{path} holds no verdict records", "it is empty", "write it with --circuit-json"
+            )
+        data = json.loads(text)
+    except UsageError:
+        raise
     except OSError as error:
         raise UsageError(f"cannot read {path}", error.strerror or str(error)) from error
     except ValueError as error:

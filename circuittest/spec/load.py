@@ -11,6 +11,14 @@ from circuittest.circuit import Circuit
 from circuittest.claims.groups import Group, referenced, split
 from circuittest.errors import CircuittestError, SpecError, UnitError, UsageError, did_you_mean
 from circuittest.lock import Lock, lock_path
+from circuittest.spec.known import (
+    check_partitions,
+    check_task,
+    examples_of,
+    interpolated,
+    partitions,
+    remembered,
+)
 from circuittest.spec.lock import asked
 from circuittest.spec.messages import validate
 from circuittest.spec.schema import (
@@ -58,7 +66,7 @@ def load_spec(path: str | Path, *, name: str | None = None, locked: bool = True)
         With file, line and column. Whether the model has the units that the file names is not known here (see
         `circuittest.spec.judge`).
     """
-    document = read_yaml(path, name=name)
+    document = interpolated(read_yaml(path, name=name))
     if not isinstance(document.data, dict):
         raise document.error((), "a spec is a mapping", "", "begin with 'circuittest: 1'")
     if "circuittest" not in document.data:
@@ -74,6 +82,8 @@ def load_spec(path: str | Path, *, name: str | None = None, locked: bool = True)
         if model in models[:index]:
             raise document.error(("model", index), f"the model {model!r} is listed twice", "", "remove one")
     task, task_options = _task(document)
+    check_task(document, task, Path(path).parent)
+    examples = remembered(lambda: examples_of(task, Path(path).parent))
     groups = {group: _group(document, group) for group in file.groups}
     lock = _lock(document, Path(path)) if locked else None
     rediscover = file.circuit == "rediscover"
@@ -84,6 +94,8 @@ def load_spec(path: str | Path, *, name: str | None = None, locked: bool = True)
     claims: list[ClaimSpec] = []
     for index in range(len(file.claims)):
         claims.append(_claim(document, index, groups, circuit is not None, claims))
+        for name, given in partitions(claims[-1].options).items():
+            check_partitions(document, ("claims", index, claims[-1].claim, name), given, examples)
     spec = Spec(
         path=Path(path),
         file=document.file,
@@ -252,7 +264,11 @@ def _claim(
                 "give this claim an 'id' of its own",
                 key=not options.id,
             )
-    return ClaimSpec(chosen, claim, own, op, threshold, options.of, line, column, index)
+    if options.xfail and options.skip:
+        why = "a claim that is not measured is not refuted"
+        raise document.error((*path, "skip"), f"{label} has 'xfail' and 'skip'", why, "keep one", key=True)
+    why_not = {"xfail": options.xfail or "", "skip": options.skip or ""}
+    return ClaimSpec(chosen, claim, own, op, threshold, options.of, line, column, index, **why_not)
 
 
 def _reference(document: Document, path: Path_, given: Any, groups: Mapping[str, Circuit]) -> Group:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -11,6 +12,8 @@ from pydantic import BaseModel, ValidationError
 from circuittest.errors import SpecError, did_you_mean
 from circuittest.spec.yaml import Document, Path_
 
+_NUMBER = re.compile(r"[-+]?\d+(\.\d*)?")
+_SUCH = {"int_type": "0", "float_type": "0.3"}
 M = TypeVar("M", bound=BaseModel)
 
 _WANTED = {
@@ -121,7 +124,7 @@ def _either(texts: list[str]) -> str:
 def _example(inner: Mapping[str, Any]) -> str:
     pattern = str(inner.get("pattern", ""))
     if "%" in pattern:
-        return "20%"
+        return "20%, and be at most 100%"
     return "a word of letters, digits, _, . and -" if "A-Z" in pattern else "a word"
 
 
@@ -133,7 +136,8 @@ def _remedy(kind: str, inner: Mapping[str, Any], value: Any) -> str:
     if value is None:
         return "give it a value, or remove the key"
     if kind in ("float_type", "int_type") and isinstance(value, str):
-        return "write the number without quotes"
+        quoted = _NUMBER.fullmatch(value.strip()) is not None
+        return "write the number without quotes" if quoted else f"write a number, such as {_SUCH[kind]}"
     return ""
 
 

@@ -126,7 +126,7 @@ class FileModel(BaseModel):
 
 class ClaimModel(BaseModel):
     """What every claim may say beside its own options: a threshold or the name of an outcome, the group it is about,
-    and its id.
+    its id, and the reason why it is skipped, or why it is expected to be refuted.
     """
 
     model_config = _CONFIG
@@ -138,6 +138,8 @@ class ClaimModel(BaseModel):
     is_: Word | None = Field(None, alias="is")
     of: Word | None = None
     id: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.\-]*$")] | None = None
+    xfail: Word | None = None
+    skip: Word | None = None
 
 
 @dataclass(frozen=True)
@@ -159,6 +161,8 @@ class ClaimSpec:
         Where the claim's name stands.
     index:
         Its position in ``claims``.
+    xfail, skip:
+        Why it is expected to be refuted, or is not measured; "" where it is an ordinary claim.
     """
 
     id: str
@@ -170,6 +174,8 @@ class ClaimSpec:
     line: int = 1
     column: int = 1
     index: int = 0
+    xfail: str = ""
+    skip: str = ""
 
 
 @dataclass(frozen=True)

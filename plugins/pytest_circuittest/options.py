@@ -11,6 +11,7 @@ import pytest
 
 from pytest_circuittest import devices, storing
 
+TRUST = ("pickle", "remote-code")
 PROGRESS = ("auto", "bar", "lines", "none")
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 
@@ -33,6 +34,13 @@ def add_options(parser: pytest.Parser) -> None:
     )
     devices.add_options(group, parser)
     group.addoption("--circuit-dtype", metavar="DTYPE", default=None, help=", ".join(DTYPES))
+    group.addoption(
+        "--circuit-trust",
+        action="append",
+        choices=TRUST,
+        default=None,
+        help="read weights from pickles, too, or run code that comes with a model (repeatable; off by default)",
+    )
     group.addoption(
         "--circuit-budget",
         metavar="FORWARDS",
@@ -153,6 +161,7 @@ class Settings:
     accept_model: bool = False
     progress: str = "auto"
     memory: str = "auto"
+    trust: tuple[str, ...] = ()
     #: Equal lab requests become one object: pytest before 9.1 tells parameters apart by identity.
     requests: dict[Any, Any] = field(default_factory=dict, compare=False)
 
@@ -198,6 +207,7 @@ def _read(config: pytest.Config) -> Settings:
         update=config.getoption("circuit_update"),
         accept_model=config.getoption("circuit_accept_model"),
         progress=progress,
+        trust=tuple(sorted(set(config.getoption("circuit_trust") or ()))),
     )
 
 

@@ -85,7 +85,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_circuittest_load_model(config: pytest.Config, model: str, device: str, dtype: str) -> Any:
-    return load_model(model, device, dtype, store=storing.store_of(config))
+    trust = options.settings(config).trust
+    return load_model(model, device, dtype, store=storing.store_of(config), trust=trust)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -120,11 +120,13 @@ def close_pool(config: pytest.Config) -> None:
         config.stash[_POOL].clear()
 
 
-def load_model(model: str, device: str, dtype: str, *, store: Store | None = None) -> Any:
+def load_model(
+    model: str, device: str, dtype: str, *, store: Store | None = None, trust: tuple[str, ...] = ()
+) -> Any:
     """The usual way to load a model, under a name that says nothing of where it lies.
 
     One that the store knows is read when something first needs its weights.
     """
     from circuittest.models.loading import load_model as load
 
-    return load(model, device=device, dtype=dtype, name=short_name(model), store=store)
+    return load(model, device=device, dtype=dtype, name=short_name(model), store=store, trust=trust)

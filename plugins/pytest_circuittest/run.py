@@ -64,6 +64,12 @@ def run_specs(
             raise UsageError(f"there is no spec {path}", "", "check the path")
         if path.is_file() and not path.name.endswith(SUFFIX):
             raise UsageError(f"{path} is no spec", f"its name does not end in {SUFFIX}", "rename it")
+        if path.is_dir() and next(path.rglob(f"*{SUFFIX}"), None) is None:
+            raise UsageError(
+                f"there are no specs in {path}",
+                f"names of specs end in {SUFFIX}",
+                "draft one: circuittest init --model M --task T -o NAME.circuit.yaml",
+            )
     witness = _Witness()
     options = [f"--circuit-model={one}" for one in ([model] if isinstance(model, str) else model)]
     named: dict[str, Any] = {"device": device, "dtype": dtype, "json": json, "undecided": undecided}

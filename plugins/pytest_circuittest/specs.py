@@ -72,6 +72,10 @@ class SpecItem(pytest.Item):
         super().__init__(**more)
         self.spec, self.claim, self.request = spec, claim, request
         self.add_marker(pytest.mark.circuit(model=request.model, task=request.task))
+        if claim.skip:
+            self.add_marker(pytest.mark.skip(reason=claim.skip))
+        if claim.xfail:  # of a refuted claim alone: one that cannot be judged was not expected
+            self.add_marker(pytest.mark.xfail(reason=claim.xfail, raises=Refuted))
 
     def runtest(self) -> None:
         """Judge the claim; a refuted one fails, an undecided one fails or skips."""

@@ -97,7 +97,7 @@ def test_json(diff):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", "it is not JSON"),
+        ("{", "it is not JSON"),
         ("[]", "its 'schema' is not circuittest/"),
         ('{"schema": "circuittest/1"}', "its 'claims' are not records"),
         ('{"schema": "circuittest/1", "claims": [{"id": "a"}]}', "its 'claims' are not records"),
@@ -115,3 +115,9 @@ def test_bad_files(tmp_path, capsys, content, message):
         assert main(["diff", *map(str, order)]) == 2
         assert message in capsys.readouterr().err
     assert main(["diff", str(good), str(tmp_path / "none.json")]) == 2
+
+
+def test_an_empty_file_is_told_as_empty(tmp_path, capsys):
+    (tmp_path / "a.json").write_text("\n")
+    assert main(["diff", str(tmp_path / "a.json"), str(tmp_path / "a.json")]) == 2
+    assert "holds no verdict records: it is empty. Write it with --circuit-json" in capsys.readouterr().err

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -79,4 +81,23 @@ def test_paths_that_are_no_specs_are_refused(check, suite):
 
 def test_a_folder_without_specs_is_bad_usage(check, suite):
     (suite.path / "empty").mkdir()
-    assert run_specs(["empty"], args=["-p", "no:cacheprovider"]) == 2
+    with pytest.raises(UsageError, match="there are no specs in empty: names of specs end in .circuit.yaml"):
+        run_specs(["empty"], args=["-p", "no:cacheprovider"])
+
+
+def test_the_command_warns_of_nothing(suite):
+    suite.spec()
+    command = [
+        sys.executable,
+        "-m",
+        "circuittest.cli",
+        "check",
+        "ioi.circuit.yaml",
+        "--",
+        "--co",
+        "-p",
+        "no:randomly",
+    ]
+    done = subprocess.run(command, cwd=suite.path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0
+    assert "Warning" not in done.stdout + done.stderr

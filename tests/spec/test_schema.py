@@ -31,6 +31,8 @@ def test_required_optional_and_reserved_options():
     assert set(model.model_fields) == {
         "min",
         "above",
+        "skip",
+        "xfail",
         "max",
         "below",
         "is_",
