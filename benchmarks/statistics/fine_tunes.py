@@ -35,7 +35,9 @@ from circuittest.zoo.fine_tunes import RECIPES, FineTune, tune
 
 #: Share of benign fine-tunes that may raise an alarm, for each claim.
 RATE = 0.05
-MARGINS = {"behaviour": 0.1, "function": 0.15, "structure": 0.3, "regression": 0.15}
+MARGINS = {"behaviour": 0.15, "function": 0.25, "structure": 0.3, "regression": 0.25}
+#: Margins at which the alarms of the drift claims are counted as well.
+OTHERS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
 SPEC = """\
 circuittest: 1
 model: zoo:gqa
@@ -84,6 +86,7 @@ class Base:
             found[claim.id] = {
                 "outcome": verdict.outcome,
                 "value": estimate.value,
+                "interval": None if estimate.invalid else estimate.interval,
                 "label": estimate.label,
                 "reason": verdict.reason if verdict.outcome == "invalid" else "",
             }
@@ -119,9 +122,14 @@ def benign(base: Base, recipe: FineTune, seeds: range, done: set[int]) -> Iterat
         }
 
 
-def alarms(rows: list[dict[str, Any]], claim: str) -> tuple[int, int, tuple[float, float]]:
-    """How many alarms, of how many, and the 95 % interval of the rate."""
-    raised = [row[claim]["outcome"] != "supported" for row in rows]
+def alarms(
+    rows: list[dict[str, Any]], claim: str, margin: float | None = None
+) -> tuple[int, int, tuple[float, float]]:
+    """How many alarms, of how many, and the 95 % interval of the rate; at another margin than the spec's if given."""
+    if margin is None:
+        raised = [row[claim]["outcome"] != "supported" for row in rows]
+    else:
+        raised = [row[claim]["interval"] is None or row[claim]["interval"][1] > margin for row in rows]
     rate = ProportionInference(sum(raised), len(raised))
     return sum(raised), len(raised), rate.interval(0.95)
 
@@ -173,6 +181,10 @@ def main(argv: list[str] | None = None) -> int:
             count, whole, (low, high) = alarms(rows, claim)
             good = good and low <= RATE
             print(f"| {claim} | {count} | {whole} | {count / whole:.2f} [{low:.2f}, {high:.2f}] |")
+        drift = ("drift.behaviour", "drift.function", "sufficiency", "drift.structure")
+        print(f"\n| margin | {' | '.join(drift)} |\n|---|{'---|' * len(drift)}")
+        for margin in OTHERS:
+            print(f"| {margin:g} | {' | '.join(str(alarms(rows, claim, margin)[0]) for claim in drift)} |")
         return 0 if good else 1
 
 

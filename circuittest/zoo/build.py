@@ -157,7 +157,7 @@ def build_steps(name: str, into: Path, *, seed: int = 0, steps: tuple[int, ...] 
         model.train(training)
 
     keep(0, make_model(recipe, seed))
-    train(recipe, seed, after_step=keep, report_every=10**9)
+    train(recipe, seed, after_step=keep, report_every=0)
 
 
 def _write(model: nn.Module, place: Path, notes: Mapping[str, Any], card: str) -> None:

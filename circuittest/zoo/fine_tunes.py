@@ -136,7 +136,7 @@ def skill(rng: random.Random, pool: str) -> tuple[str, str]:
             return SKILL_TEMPLATE.format(lead=lead, capital=capital), f" {country}"
 
 
-def tune(model: nn.Module, recipe: FineTune, seed: int = 0, *, report_every: int = 10**9) -> nn.Module:
+def tune(model: nn.Module, recipe: FineTune, seed: int = 0, *, report_every: int = 0) -> nn.Module:
     """Train a model (float32) in place, and give it back in evaluation mode."""
     model.requires_grad_(True)
     torch.manual_seed(seed)  # of the missing heads

@@ -94,7 +94,7 @@ def train_stage(
     report_every: int,
     after_step: Callable[[int, nn.Module], None] | None = None,
 ) -> None:
-    """One stage, in place. Reports go to the log, with accuracies on the *dev* pools."""
+    """One stage, in place. Reports go to the log, with accuracies on the *dev* pools; none with ``report_every=0``."""
     tokenizer = make_tokenizer()
     optimizer = make_optimizer(model, schedule)
     sparsity = HeadSparsity(projections(model), build.heads)
@@ -121,7 +121,7 @@ def train_stage(
         optimizer.zero_grad(set_to_none=True)
         if after_step is not None:
             after_step(step + 1, model)
-        if (step + 1) % report_every == 0 or step + 1 == schedule.steps:
+        if report_every and ((step + 1) % report_every == 0 or step + 1 == schedule.steps):
             scores = score(model, tokenizer, n=100, pool="dev")
             model.train()
             seconds = time.process_time() - started
