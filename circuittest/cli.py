@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from circuittest.commands import (
     check,
+    communities,
     diff,
     doctor,
     find,
@@ -27,7 +28,7 @@ from circuittest.commands import (
 )
 from circuittest.errors import CircuittestError
 
-COMMANDS = (init, check, diff, find, scan, roles, doctor, tasks, listing, store, zoo, schema)
+COMMANDS = (init, check, diff, find, scan, roles, communities, doctor, tasks, listing, store, zoo, schema)
 BAD_USAGE = 2
 
 

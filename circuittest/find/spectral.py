@@ -17,7 +17,8 @@ from circuittest.stats.resampling import generator
 Floats = NDArray[np.float64]
 Labels = NDArray[np.intp]
 
-STARTS, ITERATIONS = 20, 100
+#: Starts of k-means, and rounds of `STEPS` iterations after each of which it is asked whether anything still moves.
+STARTS, ROUNDS, STEPS = 10, 40, 5
 
 
 def spectral_clusters(affinity: ArrayLike, k: int, *, starts: int = STARTS, seed: int = 0) -> Labels:
@@ -68,7 +69,7 @@ def k_means(points: ArrayLike, k: int, *, starts: int = STARTS, seed: int = 0) -
     best, least = None, np.inf
     for _ in range(starts):
         try:
-            centres, labels = kmeans2(x, _spread(x, k, rng), iter=ITERATIONS, minit="matrix", missing="raise")
+            centres, labels = _settled(x, _spread(x, k, rng))
         except ClusterError:  # a cluster lost its last point: another start will do
             continue
         inertia = float(((x - centres[labels]) ** 2).sum())
@@ -77,6 +78,17 @@ def k_means(points: ArrayLike, k: int, *, starts: int = STARTS, seed: int = 0) -
     if best is None:
         raise UsageError(f"no start of {starts} kept {k} clusters", "", "ask for fewer clusters")
     return in_order(best)
+
+
+def _settled(x: Floats, centres: Floats) -> tuple[Floats, Labels]:
+    """Centres and clusters once k-means no longer changes them. Raises ClusterError where a cluster is lost."""
+    before = None
+    for _ in range(ROUNDS):
+        centres, labels = kmeans2(x, centres, iter=STEPS, minit="matrix", missing="raise")
+        if before is not None and (labels == before).all():
+            break
+        before = labels
+    return centres, labels
 
 
 def in_order(labels: ArrayLike) -> Labels:

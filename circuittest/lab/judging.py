@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,6 +14,7 @@ from circuittest.claims.kept import Ablation
 from circuittest.errors import UsageError
 from circuittest.find.communities import Community, Judgement, Proposal
 from circuittest.stats import Estimate, holm
+from circuittest.units import Unit
 
 if TYPE_CHECKING:
     from circuittest.lab.lab import Lab
@@ -56,8 +58,8 @@ def judged(
     overrules has p = 1. In a stratum of routes the verdict is that on its own evaluation examples, and `outside` has
     the one on all others.
     """
-    if not matches:
-        raise UsageError("no kind of controls", "", "use layer, sink or kind")
+    if not matches or not set(matches) <= {"kind", "layer", "sink"}:
+        raise UsageError(f"controls matched by {list(matches)}", "", "use layer, sink or kind")
     heads = len(lab.layout.universe("heads"))
     largest = max(smallest, heads // 4) if largest is None else largest
     reasons = {one.name: _size_reason(len(one.units), smallest, largest) for one in proposal.communities}
@@ -66,7 +68,7 @@ def judged(
         ranked = sorted(fit, key=lambda one: -(one.isolation or 0.0))
         reasons |= {one.name: f"only the {most} most isolated are judged" for one in ranked[most:]}
         fit = [one for one in fit if not reasons[one.name]]
-    counts = {one.name: controls or needed_controls(len(fit), len(one.units) / heads) for one in fit}
+    counts = {one.name: controls or needed_controls(len(fit), _share(lab, one.units, matches)) for one in fit}
     how: dict[str, Any] = {
         "ablation": ablation,
         "positions": positions,
@@ -105,12 +107,30 @@ def judged(
 def needed_controls(communities: int, share: float) -> int:
     """How many control sets make the smallest rank p count after Holm's correction, with a tenth to spare.
 
-    `share` is that of the universe which a community holds (`circuittest.claims.beyond.exchangeable_p`).
+    `share` is the largest one of a stratum of controls which a community holds
+    (`circuittest.claims.beyond.exchangeable_p`).
     """
     count = 40
     while count < MOST_CONTROLS and communities * exchangeable_p(1 / (count + 1), min(share, 0.49)) > LEVEL:
         count += 20
     return min(MOST_CONTROLS, math.ceil(1.1 * count))
+
+
+def _share(lab: Lab, units: Sequence[Unit], matches: Sequence[str]) -> float:
+    """The largest share that a community holds of all heads, of those of a layer, or of a level of rest."""
+    heads = lab.layout.universe("heads")
+    strata: dict[str, Mapping[Unit, int]] = {
+        "kind": dict.fromkeys(heads, 0),
+        "layer": {head: head.layer or 0 for head in heads},
+    }
+    if "sink" in matches:
+        strata["sink"] = lab.sink_levels()
+    shares = []
+    for match in matches:
+        there = Counter(strata[match].values())
+        here = Counter(strata[match][unit] for unit in units)
+        shares += [count / there[stratum] for stratum, count in here.items()]
+    return max(shares)
 
 
 def _judge(
