@@ -24,6 +24,8 @@ BUILT_IN = {
     "copy_colors": "CopyColors",
     "year_order": "YearOrder",
     "sports_understanding": "SportsUnderstanding",
+    "factual_recall": "FactualRecall",
+    "digit_addition": "DigitAddition",
 }
 
 
@@ -54,9 +56,7 @@ def get_task(name: str, **options: Any) -> Task:
             f"download the file (https://allenai.org/data/arc) and give its path as the task, as {file}",
         )
     known = list_tasks()
-    raise TaskError(
-        f"there is no task {name!r}", why=f"known tasks: {', '.join(known)}", do=did_you_mean(name, known)
-    )
+    raise TaskError(f"there is no task {name!r}", do=did_you_mean(name, known))
 
 
 def as_task(given: Task | str | Sequence[Mapping[str, Any]]) -> Task:

@@ -13,6 +13,7 @@ import pytest
 
 from circuittest.errors import TaskError
 from circuittest.tasks import Example, get_task, list_tasks
+from circuittest.tasks.fact_table import FACTS, QUESTIONS, SENTENCES
 from circuittest.tasks.splits import POOLS, bucket, pool_of
 from circuittest.tasks.sports_understanding import ACTIONS, ATHLETES
 from circuittest.tasks.words import CAPITALS, FEMALE, PLURAL, SINGULAR
@@ -98,6 +99,8 @@ def test_pools_share_no_prompt(name: str, variant: str) -> None:
         ("copy_colors", lambda e: (e.features["thing"], e.features["color"])),
         ("boolean", lambda e: e.group),
         ("sports_understanding", lambda e: e.prompt),
+        ("digit_addition", lambda e: e.group),
+        ("factual_recall", lambda e: e.prompt),
     ],
 )
 def test_what_is_held_out_is_never_trained_on(name: str, key) -> None:
@@ -185,6 +188,17 @@ def solve(name: str, prompt: str) -> set[str] | None:
             assert re.search(r"is a (\w+) player", prompt).group(1) == plays
             assert re.search(r" plays (\w+)\.", prompt).group(1) == part_of
         return {" yes" if plays == part_of else " no"}
+    if name == "digit_addition":
+        return {(" " if prompt[-1] != " " else "") + str(sum(map(int, re.findall(r"\d+", prompt))))}
+    if name == "factual_recall":
+        return {
+            f" {found}"
+            for domain, facts in FACTS.items()
+            for subject, found in facts
+            for wording in (*SENTENCES[domain], *QUESTIONS[domain])
+            if subject.lower() in prompt.lower()
+            and re.search(rf"(^|: ){re.escape(wording.format(subject=subject))}(\n|$)", prompt, re.IGNORECASE)
+        }
     if name == "year_order":
         start, end = re.findall(r"\d+", prompt)
         later = prompt.index("began") < prompt.index("ended")
