@@ -258,11 +258,11 @@ def moved(lock: Lock, lab: Lab) -> dict[Unit, Unit]:
 
 def weights_of_lab(lab: Lab) -> Weights | None:
     """Traces of the weights, where they can be read."""
-    if getattr(lab.model, "module", None) is None:
+    if getattr(lab.model, "identity", None) is None and getattr(lab.model, "module", None) is None:
         return None
-    from circuittest.models.traces import weights_of
+    from circuittest.lab.kept import weights_of
 
-    return weights_of(lab.model)
+    return weights_of(lab.store, lab.model)
 
 
 def checked_margin(margin: float, most: float = math.inf) -> float:

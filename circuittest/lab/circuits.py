@@ -291,7 +291,7 @@ class Circuits(Tables):
         `keep`, `value` and `level` are those of `circuittest.measure.patching.patch`; means come from the discovery
         examples, and so are refused on these. Remembered per call, as `outcomes`.
         """
-        from circuittest.lab.kept import ids
+        from circuittest.lab.packing import ids
         from circuittest.measure.patching import patch
 
         here = lambda circuit: self.circuit(circuit) if isinstance(circuit, Circuit) else circuit

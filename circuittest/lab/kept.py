@@ -11,15 +11,15 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from circuittest.find.roles.table import RoleTable, RoleTables
+from circuittest.lab.packing import pack, unpack
 from circuittest.store import Entry, key_of, versions
+from circuittest.store.keys import unchanged
 from circuittest.store.watch import note
-from circuittest.tables import Member, OutcomeTable, ScoreTable
-from circuittest.units import Unit, parse
 
 if TYPE_CHECKING:
     from circuittest.models.loaded import LoadedModel
     from circuittest.store import Store
+    from circuittest.weights import Weights
 
 T = TypeVar("T")
 
@@ -52,7 +52,7 @@ def kept(
 
     def packed(value: T) -> Entry | None:
         # batches that were halved for want of memory are another layout than this machine's key says
-        return pack(value) if Fallbacks.count == before else None
+        return pack(value) if Fallbacks.count == before and unchanged() else None
 
     if store is None or identity is None:
         found = really()
@@ -84,6 +84,17 @@ def checked(store: Store | None, model: LoadedModel) -> None:
         store.once(key, passed, pack=pack, unpack=unpack)
 
 
+def weights_of(store: Store | None, model: LoadedModel) -> Weights | None:
+    """Traces of the weights (`circuittest.models.traces`), which are read where the store has no traces of them."""
+    from circuittest.models import traces
+
+    identity = getattr(model, "identity", None)
+    if store is None or identity is None:
+        return traces.weights_of(model)
+    key = key_of({"kind": "weights", "model": identity, "versions": versions()})
+    return store.once(key, lambda: traces.weights_of(model), pack=pack, unpack=unpack)
+
+
 def surroundings(model: LoadedModel) -> dict[str, Any]:
     """What changes numbers besides the model, its inputs and the choices."""
     from circuittest.models.machine import machine
@@ -108,53 +119,3 @@ def digest(items: Iterable[Any]) -> str:
         )
         whole.update(json.dumps(told, separators=(",", ":")).encode() + b"\n")
     return whole.hexdigest()
-
-
-def pack(made: Any) -> Entry:
-    """A table, or plain JSON types, as they are kept."""
-    if isinstance(made, RoleTables):
-        first = next(iter(made.by_kind.values()))
-        told = {
-            kind: {"undefined": one.undefined, "choices": dict(one.choices)}
-            for kind, one in made.by_kind.items()
-        }
-        meta = {"kind": "roles", "heads": ids([first.heads])[0], "examples": list(first.examples), "of": told}
-        return Entry({kind: one.values for kind, one in made.by_kind.items()}, meta)
-    if not isinstance(made, (ScoreTable, OutcomeTable)):
-        return Entry({}, {"kind": "plain", "value": made})
-    about = {"examples": list(made.examples), "choices": dict(made.choices)}
-    if isinstance(made, OutcomeTable):
-        return Entry(dict(made.columns), {"kind": "outcomes", "sets": ids(made.sets), **about})
-    members = [str(member) for member in made.members]
-    return Entry({"values": made.values}, {"kind": "scores", "members": members, **about})
-
-
-def unpack(entry: Entry) -> Any:
-    """What was kept. Raises ValueError, KeyError or TypeError for something else."""
-    meta = entry.meta
-    if meta["kind"] == "plain":
-        return meta["value"]
-    known: dict[str, Member] = {}
-
-    def members(texts: Iterable[str]) -> tuple[Member, ...]:
-        return tuple(known[text] if text in known else known.setdefault(text, parse(text)) for text in texts)
-
-    if meta["kind"] == "roles":
-        heads, rows = tuple(Unit.parse(text) for text in meta["heads"]), tuple(meta["examples"])
-        return RoleTables(
-            {
-                kind: RoleTable(kind, entry.arrays[kind], heads, rows, told["undefined"], told["choices"])
-                for kind, told in meta["of"].items()
-            }
-        )
-    about = tuple(meta["examples"]), meta["choices"]
-    if meta["kind"] == "scores":
-        return ScoreTable(entry.arrays["values"], members(meta["members"]), *about)
-    if meta["kind"] == "outcomes":
-        return OutcomeTable(tuple(members(one) for one in meta["sets"]), dict(entry.arrays), *about)
-    raise ValueError(f"its kind is {meta['kind']!r}")
-
-
-def ids(sets: Iterable[Iterable[Any]]) -> list[list[str]]:
-    """Units or edges of sets by their ids."""
-    return [[str(member) for member in members] for members in sets]

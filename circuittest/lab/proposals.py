@@ -38,10 +38,14 @@ class Proposals(Circuits):
         from circuittest.measure.signals import signals
 
         if (split, sink) not in self._signals:
-            items = self._items(split)
-            charge(len(items))
-            self._signals[split, sink] = signals(self.model, items, sink=sink)
-        return self._signals[split, sink]
+            charge(len(self._items(split)))
+        return self._once(
+            self._signals,
+            (split, sink),
+            {"kind": "signals", "sink": sink, "split": split},
+            split,
+            lambda: signals(self.model, self._items(split), sink=sink),
+        )
 
     def rest(self) -> dict[Unit, float]:
         """Mean attention of every head to the first token, over discovery examples."""
@@ -60,10 +64,14 @@ class Proposals(Circuits):
         from circuittest.measure.routing import routing
 
         if split not in self._routing:
-            items = self._items(split)
-            charge(len(items))
-            self._routing[split] = routing(self.model, items)
-        return self._routing[split]
+            charge(len(self._items(split)))
+        return self._once(
+            self._routing,
+            split,
+            {"kind": "routing", "split": split},
+            split,
+            lambda: routing(self.model, self._items(split)),
+        )
 
     def routes(self, k: int = 4, *, seed: int = 0) -> Routes:
         """k strata of examples that are routed alike; see `circuittest.find.routes`."""
@@ -87,6 +95,7 @@ class Proposals(Circuits):
             metric=self.metric,
             headroom=self.headroom,
             budget=self.budget,
+            store=self.store,
         )
 
     def communities(

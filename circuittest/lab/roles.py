@@ -28,13 +28,24 @@ class Roles(Circuits):
     def _roles(self) -> dict[tuple[str, str, str], RoleTables]:
         return {}
 
+    @cached_property
+    def _attention(self) -> dict[tuple[Split, str | tuple[int, ...]], AttentionTable]:
+        return {}
+
     def attention(self, split: Split = "evaluate", *, query: Query = "answer") -> AttentionTable:
         """The attention of every head from one position of every example; see `circuittest.measure.attention`."""
         from circuittest.measure.attention import attention_rows
 
         items = self._examples(split)
         charge(len(items))
-        return attention_rows(self.model, items, query=query)
+        asked = query if isinstance(query, str) else tuple(query)
+        return self._once(
+            self._attention,
+            (split, asked),
+            {"kind": "attention", "query": asked, "split": split},
+            split,
+            lambda: attention_rows(self.model, items, query=query),
+        )
 
     def roles(
         self, kinds: Iterable[str] | None = None, *, split: Split = "evaluate", positions: Positions = "all"

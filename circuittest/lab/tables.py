@@ -146,7 +146,7 @@ class Tables(Subject):
         A row depends on the sets asked for in the same call (they share batches), so results are remembered per
         call: whatever else a session measures, the same claim gives the same bytes.
         """
-        from circuittest.lab.kept import ids
+        from circuittest.lab.packing import ids
         from circuittest.measure.ablation import ablate
 
         named = tuple(tuple(sorted(set(units))) for units in sets)
@@ -191,7 +191,7 @@ class Tables(Subject):
         """The most likely next tokens with their probabilities, [sets][rows], of the examples at some positions of a
         split (`circuittest.measure.tokens.top_tokens`). To be shown: no claim is judged by them, and no budget charged.
         """
-        from circuittest.lab.kept import ids
+        from circuittest.lab.packing import ids
         from circuittest.measure.tokens import top_tokens
 
         named = [tuple(units) for units in sets]

@@ -95,7 +95,8 @@ def load_model(
         module = module.eval().requires_grad_(False)
         if not _is_quantised(module):
             module = module.to(place)
-        return lazy.identified(from_module(module, own, called))
+        loaded = from_module(module, own, called)
+        return loaded if code else lazy.identified(loaded)  # weights do not tell what its own code computes
 
     def words() -> Any:
         with _quiet():

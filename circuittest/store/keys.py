@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import metadata, resources
+from importlib.resources.abc import Traversable
 from typing import Any
 
 from circuittest.errors import UsageError
@@ -19,7 +20,7 @@ from circuittest.errors import UsageError
 FORMAT = 1
 
 #: The parts of this package by which a table is made; a change in any of them makes other keys.
-_MAKERS = ("measure", "models", "lab", "tables.py", "units.py")
+_MAKERS = ("measure", "models", "find", "lab", "tables.py", "units.py", "paths.py", "weights.py")
 _LIBRARIES = ("torch", "transformers", "numpy")
 
 
@@ -57,17 +58,27 @@ def versions() -> dict[str, str]:
     return found
 
 
+def unchanged() -> bool:
+    """Are the sources still those of `versions`? If not, what was measured is by code that no key stands for."""
+    return _code() == versions()["code"]
+
+
 def _code() -> str:
     """A hash of the sources: a version number would stay the same while they are worked on."""
     digest = hashlib.sha256()
     for name in _MAKERS:
-        part = resources.files("circuittest") / name
-        sources = sorted(part.iterdir(), key=lambda file: file.name) if part.is_dir() else [part]
-        for source in sources:
-            if source.name.endswith(".py"):
-                content = source.read_bytes()
-                digest.update(f"{name}/{source.name} {len(content)} ".encode() + content)
+        for path, source in _sources(name, resources.files("circuittest") / name):
+            content = source.read_bytes()
+            digest.update(f"{path} {len(content)} ".encode() + content)
     return digest.hexdigest()
+
+
+def _sources(path: str, part: Traversable) -> Iterator[tuple[str, Traversable]]:
+    if part.is_dir():
+        for inner in sorted(part.iterdir(), key=lambda file: file.name):
+            yield from _sources(f"{path}/{inner.name}", inner)
+    elif path.endswith(".py"):
+        yield path, part
 
 
 def _check(value: Any, where: str) -> None:

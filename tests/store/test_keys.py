@@ -49,15 +49,18 @@ def test_what_json_cannot_tell_apart_is_refused(value):
 
 
 def test_the_code_that_measures_is_part_of_every_key(tmp_path, monkeypatch):
-    before = versions()["code"]
-    assert keys._code() == before
+    assert keys.is_key(versions()["code"])
     (tmp_path / "measure").mkdir()
     (tmp_path / "measure" / "nodes.py").write_text("x = 1\n")
     monkeypatch.setattr(keys, "_MAKERS", ("measure",))
     monkeypatch.setattr(keys.resources, "files", lambda package: tmp_path)
     one = keys._code()
     (tmp_path / "measure" / "nodes.py").write_text("x = 2\n")
-    assert keys._code() != one
+    other = keys._code()
+    assert other != one
+    (tmp_path / "measure" / "inner").mkdir()
+    (tmp_path / "measure" / "inner" / "more.py").write_text("y = 1\n")
+    assert keys._code() not in (one, other)
 
 
 def test_versions_name_the_libraries():

@@ -11,6 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from circuittest import Lab, zoo
 from circuittest.errors import InterventionError, LoadError
+from circuittest.lab import kept
 from circuittest.models import lazy, loading, untrained
 from circuittest.models.preflight import Check
 from circuittest.report.records import record
@@ -23,6 +24,12 @@ SIZES = {"discover": 12, "evaluate": 12}
 @pytest.fixture
 def root(tmp_path):
     return tmp_path / "store"
+
+
+@pytest.fixture(autouse=True)
+def settled(monkeypatch):
+    """As if nobody worked on the sources while the tests run."""
+    monkeypatch.setattr(kept, "unchanged", lambda: True)
 
 
 @pytest.fixture
@@ -300,6 +307,16 @@ def test_tables_of_halved_batches_are_not_kept(root, monkeypatch):
     assert watch.measured == 1
 
 
+def test_what_was_measured_while_the_code_changed_is_not_kept(root, monkeypatch):
+    monkeypatch.setattr(kept, "unchanged", lambda: False)
+    lab = Lab("zoo:gqa", "ioi", **SIZES, store=root)
+    lab.scores()
+    monkeypatch.setattr(kept, "unchanged", lambda: True)
+    with watching() as watch:
+        Lab("zoo:gqa", "ioi", **SIZES, store=root).scores()
+    assert watch.measured == 1
+
+
 def test_a_store_that_forgot_what_the_model_is_reads_it_again(root):
     lab = Lab("zoo:gqa", "ioi", **SIZES, store=root)
     lab.scores()
@@ -312,3 +329,72 @@ def test_a_store_that_forgot_what_the_model_is_reads_it_again(root):
         again.scores()
     assert watch.cached
     assert again.fingerprint == lab.fingerprint
+
+
+# Other things than scores and outcomes
+
+
+def plain(value):
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
+ELSE = {
+    "signals": lambda lab: [
+        (t.values.tolist(), t.members, t.examples, dict(t.choices)) for t in vars_of(lab.signals())
+    ],
+    "signals without the sink": lambda lab: lab.signals(sink=False).largest.values.tolist(),
+    "roles": lambda lab: {kind: {k: plain(v) for k, v in vars(t).items()} for kind, t in lab.roles().items()},
+    "attention": lambda lab: [lab.attention(query=q).rows.tobytes() for q in ("answer", [2] * 12)],
+    "paths": lambda lab: lab.along([lab_paths(lab)]).measure("log_prob").tolist(),
+    "top tokens": lambda lab: lab.top_tokens([()], [0, 1]),
+}
+
+
+def vars_of(found):
+    return [found.largest, found.first]
+
+
+def lab_paths(lab):
+    from circuittest.paths import Paths
+
+    return Paths.of(lab.layout, ["L0.H0"], ["L1.MLP"])
+
+
+@pytest.mark.parametrize("what", ELSE)
+def test_other_measurements_come_back_as_they_were(root, no_weights, what):
+    without = ELSE[what](Lab("zoo:gqa", "ioi", **SIZES))
+    assert ELSE[what](Lab("zoo:gqa", "ioi", **SIZES, store=root)) == without
+    no_weights()
+    assert ELSE[what](Lab("zoo:gqa", "ioi", **SIZES, store=root)) == without
+
+
+def test_traces_of_weights_come_back_as_they_were(root, no_weights):
+    from circuittest.claims.pairing import weights_of_lab
+
+    without = weights_of_lab(Lab("zoo:gqa", "ioi", **SIZES))
+    assert weights_of_lab(Lab("zoo:gqa", "ioi", **SIZES, store=root)) == without
+    no_weights()
+    assert weights_of_lab(Lab("zoo:gqa", "ioi", **SIZES, store=root)) == without
+
+
+def test_attention_and_routing_come_back_as_they_were():
+    import numpy as np
+
+    from circuittest.lab.packing import pack, unpack
+    from circuittest.measure.attention import AttentionTable
+    from circuittest.measure.routing import RoutingTable
+    from circuittest.units import Layout
+
+    heads = Layout(1, 2, 2).units(("head",))
+    rows = np.array([[[1, np.nan], [0.5, 0.5]]], dtype=np.float32)
+    attention = AttentionTable(rows, heads, (3,), (2,), (1,), {"query": "answer"})
+    routing = RoutingTable(rows, (0, 2), (3,), {"batches": [[1, 2]]})
+    for table in (attention, routing):
+        found = unpack(pack(table))
+        assert type(found) is type(table)
+        for name, value in vars(table).items():
+            assert (
+                np.array_equal(getattr(found, name), value, equal_nan=True)
+                if value is rows
+                else getattr(found, name) == value
+            )
