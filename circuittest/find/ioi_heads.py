@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -248,15 +249,29 @@ class _Search:
 
     def __init__(self, model: LoadedModel, items: Sequence[Any], mlps: str) -> None:
         self.model, self.items, self.mlps = model, items, mlps
-        charge(2 * len(items))
+        charge(len(items))
         self.clean: Floats = patch(model, items, [()], keep=False).measure("logit_diff")[0]
-        span = self.clean - patch(model, items, [()], keep=True).measure("logit_diff")[0]
-        self.scale = float(span.mean())
-        low, high = _interval(span)
-        self.absent = (
-            ""
-            if low > 0
-            else "the model does not do the task: the logit difference is larger than on the counterfactual prompts by "
+
+    @cached_property
+    def span(self) -> Floats:
+        """m - m(counterfactual) of every example."""
+        charge(len(self.items))
+        other: Floats = patch(self.model, self.items, [()], keep=True).measure("logit_diff")[0]
+        return self.clean - other
+
+    @property
+    def scale(self) -> float:
+        """Its mean, of which effects are shares."""
+        return float(self.span.mean())
+
+    @property
+    def absent(self) -> str:
+        """Why effects would be shares of nothing, or ""."""
+        low, high = _interval(self.span)
+        if low > 0:
+            return ""
+        return (
+            "the model does not do the task: the logit difference is larger than on the counterfactual prompts by "
             f"{self.scale:.3g} [{low:.3g}, {high:.3g}], which is not clearly above zero"
         )
 
