@@ -29,7 +29,7 @@ Floats = NDArray[np.float64]
 Penalty = Literal["l2", "l1"]
 
 #: λ that are tried, from the strongest to the weakest; the search ends once two in a row are worse than the best.
-GRID = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003, 0.0001)
+GRID = (10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003, 0.0001)
 FOLDS = 3
 #: Covariates are adjusted for, not selected: they get next to no penalty, which keeps separable ones finite.
 COVARIATE_RIDGE = 1e-4

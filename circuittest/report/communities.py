@@ -6,9 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from circuittest.find.communities import Community, Judgement, Proposal
 from circuittest.report.style import STYLE
-from circuittest.report.svg import grid
+from circuittest.report.svg import drawing as frame, text
 
 COLUMNS = ("", "heads", "isolation", "elsewhere", "p layer", "p sink", "rest", "verdict", "p")
 
@@ -50,29 +52,29 @@ def least(judgement: Judgement) -> float | None:
 def headline(proposal: Proposal) -> str:
     """What was clustered, and how well that repeats."""
     choices, structure = proposal.choices, proposal.structure
-    text = f"{choices['model']}, {choices['task']}: {structure.affinity} on {len(structure.units)} heads"
+    told = f"{choices['model']}, {choices['task']}: {structure.affinity} on {len(structure.units)} heads"
     if structure.ising is not None:
-        text += f" (λ = {structure.ising.strength:g}"
+        told += f" (λ = {structure.ising.strength:g}"
         if structure.ising.gain is not None:
-            text += f", held-out gain {structure.ising.gain:.3g} nats per head"
-        text += ")"
+            told += f", held-out gain {structure.ising.gain:.3g} nats per head"
+        told += ")"
     if separable := structure.ising.separable if structure.ising is not None else ():
-        text += f"; {len(separable)} heads are predicted without error, so that the penalty sets their couplings' size"
+        told += f"; {len(separable)} heads are predicted without error, so that the penalty sets their couplings' size"
     if proposal.reason:
-        return f"{text}\n{proposal.reason}"
-    text += f"\n{proposal.k} clusters, by {proposal.chosen}"
+        return f"{told}\n{proposal.reason}"
+    told += f"\n{proposal.k} clusters, by {proposal.chosen}"
     if proposal.scores:
         listed = ", ".join(f"{k}: {_number(score)}" for k, score in sorted(proposal.scores.items()))
-        text += f" (adjusted Rand index: {listed})"
+        told += f" (adjusted Rand index: {listed})"
     again = proposal.again
-    text += f"; on the evaluation examples again: ARI {_number(again.get('ari'))}, NMI {_number(again.get('nmi'))}"
+    told += f"; on the evaluation examples again: ARI {_number(again.get('ari'))}, NMI {_number(again.get('nmi'))}"
     if null := proposal.route.get("null"):
-        text += (
+        told += (
             f"\nstratum {proposal.route['stratum']} of {proposal.route['routes']} routes, sizes "
             f"{proposal.route['sizes']['discover']}: gain {null['gain']:.3g}; p = {_number(null['p_size'])} among "
             f"random strata of its size, p = {_number(null['p_nuisance'])} among those alike in length and difficulty"
         )
-    return text
+    return told
 
 
 def to_json(proposal: Proposal) -> dict[str, Any]:
@@ -98,33 +100,57 @@ def to_json(proposal: Proposal) -> dict[str, Any]:
 
 
 def drawing(proposal: Proposal, *, page: bool = True) -> str:
-    """The affinities ordered by community, as SVG text; each community has a frame, and a title with its verdict.
+    """The affinities ordered by community, as SVG text: the darker, the stronger; negative ones in the other colour.
 
+    Each community has a frame and its verdict beside it. What is below a tenth of the strongest affinity is left white.
     `page`: with the style sheet inside, so that the file stands alone.
     """
     place = {unit: row for row, unit in enumerate(proposal.structure.units)}
-    order = proposal.order
-    at = [place[unit] for unit in order]
-    cells: list[list[float | None]] = [
-        [None if i == j else float(proposal.structure.matrix[i, j]) for j in at] for i in at
+    at = [place[unit] for unit in proposal.order]
+    matrix = proposal.structure.matrix[at][:, at]
+    cell = max(2.0, min(10.0, 480.0 / max(1, len(at))))
+    left = top = 8.0
+    parts = [
+        f'<rect x="{left:g}" y="{top:g}" width="{cell * len(at):g}" height="{cell * len(at):g}" class="place"/>'
     ]
-    frames, first = [], 0
+    parts += _shades(matrix, cell, left, top)
+    first, words = 0, 0
     for one in proposal.communities:
-        frames.append((first, len(one.units)))
+        start, size = first * cell, len(one.units) * cell
+        parts.append(
+            f'<rect x="{left + start:.1f}" y="{top + start:.1f}" width="{size:.1f}" height="{size:.1f}" '
+            'class="family"/>'
+        )
+        said = f"{one.name} {one.verdict} ({len(one.units)})"
+        words = max(words, len(said))
+        parts.append(text(left + cell * len(at) + 6, top + start + size / 2 + 4, said, anchor="start"))
         first += len(one.units)
     verdicts = "; ".join(f"{one.name} {one.verdict}" for one in proposal.communities)
-    starts = {start: one for (start, _), one in zip(frames, proposal.communities, strict=True)}
-    names = [
-        f"{starts[row].name} {starts[row].verdict} · {unit}" if row in starts else str(unit)
-        for row, unit in enumerate(order)
-    ]
-    title = f"{proposal.structure.affinity} of {len(order)} heads, ordered by community: {verdicts}"
-    text = grid(title, names, [str(unit) for unit in order], cells, frames=frames)
+    title = f"{proposal.structure.affinity} of {len(at)} heads, ordered by community: {verdicts}"
+    width = left + cell * len(at) + 12 + 7.0 * words
+    whole = frame(title, width, 2 * top + cell * len(at), parts)
     if not page:
-        return text
-    head, rest = text.split("</title>", 1)
+        return whole
+    head, rest = whole.split("</title>", 1)
     head = head.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
     return f"{head}</title><style>{STYLE}</style>{rest}\n"
+
+
+def _shades(matrix: Any, cell: float, left: float, top: float) -> list[str]:
+    """One path for each sign and tenth of the strongest affinity."""
+    strongest = float(np.abs(matrix).max(initial=0.0)) or 1.0
+    tenths = np.minimum(np.abs(matrix) / strongest * 10, 9.999).astype(int)
+    found = []
+    for sign, kind in ((1.0, "above"), (-1.0, "below")):
+        for tenth in range(1, 10):
+            where = np.argwhere((tenths == tenth) & (np.sign(matrix) == sign)).tolist()
+            if where:
+                squares = "".join(
+                    f"M{left + column * cell:.4g} {top + row * cell:.4g}h{cell:.3g}v{cell:.3g}h-{cell:.3g}z"
+                    for row, column in where
+                )
+                found.append(f'<path d="{squares}" class="{kind}" fill-opacity="{(tenth + 1) / 10:g}"/>')
+    return found
 
 
 def _community(one: Community) -> dict[str, Any]:

@@ -75,3 +75,8 @@ def test_levels_hold_equally_many_heads() -> None:
     levels = sink_levels(rest)
     assert [list(levels.values()).count(level) for level in range(3)] == [8, 8, 8]
     assert max(rest[u] for u in HEADS if levels[u] == 0) <= min(rest[u] for u in HEADS if levels[u] == 2)
+
+
+def test_random_sets_may_share_heads_with_the_community() -> None:
+    _, p = isolation_elsewhere(HEADS[:14], there(noise()), LAYOUT, LEVELS, draws=99)
+    assert p["kind"] is not None  # fewer than 14 heads lie outside
