@@ -64,6 +64,8 @@ def test_streams_are_those_that_records_refer_to() -> None:
     assert digest(FORMS[: FORMS.index(("year_order", "pairs"))]) == "f368b4a39514d428"
     assert digest([form for form in FORMS if form[0] == "year_order"]) == "8e8f758e54bc24ee"
     assert digest([form for form in FORMS if form[0] == "sports_understanding"]) == "97aa07fad8805456"
+    assert digest([form for form in FORMS if form[0] == "factual_recall"]) == "eb90bd00ac01d04a"
+    assert digest([form for form in FORMS if form[0] == "digit_addition"]) == "975cf1c7595e5a29"
 
 
 def digest(forms: list[tuple[str, str]]) -> str:
