@@ -1,4 +1,7 @@
-"""Tasks from files: JSON lines or CSV, one example a line, or ARC's own. Every mistake is named with its line."""
+"""Tasks from files: JSON lines, CSV or parquet, one example a line, or those of ARC and MIB.
+
+Every mistake is named with its line.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,14 @@ from typing import Any, TypeVar
 from circuittest.errors import TaskError
 from circuittest.tasks.arc import Arc, is_question, read_question
 from circuittest.tasks.base import Example, Task
+from circuittest.tasks.mib import is_mib, read_mib
 from circuittest.tasks.own import KEYS, ExampleTask, read_example
 
 T = TypeVar("T")
 
-SUFFIXES = (".jsonl", ".csv")
+SUFFIXES = (".jsonl", ".csv", ".parquet")
 #: Refused with what to do, and not taken for the name of a task.
-OTHER_SUFFIXES = (".parquet", ".json", ".tsv")
+OTHER_SUFFIXES = (".json", ".tsv")
 #: Between several answers (or foils) in one cell of a CSV file.
 SEPARATOR = "|"
 
@@ -36,8 +40,10 @@ def read_task(path: str | Path, *, name: str | None = None) -> Task:
     ``counterfactual_answer(s)``, and perhaps ``foil(s)``, ``features`` (an object of texts, whole numbers and truth
     values) and ``group``. CSV: the first line names the columns; several answers in a cell stand apart by ``|``;
     columns of other names are features, as text. Spaces count: most tokenizers want an answer with its leading space.
-    JSON lines whose first has an ``answerKey`` are ARC's (`circuittest.tasks.arc`).
-    Empty lines are passed over. The file is UTF-8, with or without a byte order mark.
+    Parquet (``.parquet``): each row as a line of JSON lines; needs pyarrow.
+    Lines whose first has a prompt and columns ``…_counterfactual`` are MIB's (`circuittest.tasks.mib`), with an
+    ``answerKey`` ARC's (`circuittest.tasks.arc`).
+    Empty lines are passed over. A file of text is UTF-8, with or without a byte order mark.
 
     The task is called what the file is called, and its digest is recorded with every result.
 
@@ -50,17 +56,22 @@ def read_task(path: str | Path, *, name: str | None = None) -> Task:
     if not path.name.lower().endswith(SUFFIXES):
         raise TaskError(
             f"{path.name} is no task",
-            "its name ends in neither .jsonl nor .csv",
-            "convert it (pandas: read_parquet(…).to_json(…, orient='records', lines=True)), or use ExampleTask",
+            "its name ends in none of .jsonl, .csv and .parquet",
+            "convert it to JSON lines, or use ExampleTask",
         )
     try:
         raw = path.read_bytes()
     except OSError as error:
         why = "there is no such file" if isinstance(error, FileNotFoundError) else str(error.strerror)
         raise TaskError(f"the task {name or path} cannot be read", why, "give the path of a file") from error
-    text = _decode(raw, path.name)
-    read = _json_lines if path.suffix.lower() == ".jsonl" else _csv_lines
-    lines = read(text, path.name)
+    lines: Iterator[tuple[int, Any]]
+    if path.suffix.lower() == ".parquet":
+        from circuittest.tasks.parquet import parquet_rows
+
+        lines = parquet_rows(path)
+    else:
+        read = _json_lines if path.suffix.lower() == ".jsonl" else _csv_lines
+        lines = read(_decode(raw, path.name), path.name)
     first = next(lines, None)
     if first is None:
         raise TaskError(f"{path.name} holds no examples", "", "write one example a line")
@@ -73,7 +84,9 @@ def read_task(path: str | Path, *, name: str | None = None) -> Task:
 
     digest = sha256(raw).hexdigest()[:16]
     task: Task
-    if is_question(first[1]):
+    if is_mib(first[1]):
+        task = ExampleTask(path.name, list(every(read_mib)), digest=digest)
+    elif is_question(first[1]):
         task = Arc(path.name, list(every(read_question)), digest=digest)
     else:
         task = ExampleTask(path.name, list(every(_example)), digest=digest)

@@ -144,5 +144,5 @@ def test_mistakes_are_named_with_their_line(tmp_path: Path, wrong: Any, message:
 def test_names_and_other_files_say_what_to_do() -> None:
     with pytest.raises(TaskError, match="arc_easy is read from its published file.*ARC-Easy-Test.jsonl"):
         get_task("arc_easy")
-    with pytest.raises(TaskError, match=r"neither .jsonl nor .csv.*read_parquet"):
-        as_task("test-00000-of-00001.parquet")
+    with pytest.raises(TaskError, match=r"none of .jsonl, .csv and .parquet.*JSON lines"):
+        as_task("test.tsv")

@@ -141,7 +141,7 @@ def test_examples_that_a_tokenizer_cannot_use_are_named_with_their_line(tmp_path
 def test_files_that_are_not_there_or_no_tasks(tmp_path: Path) -> None:
     with pytest.raises(TaskError, match=r"none\.jsonl cannot be read.*no such file"):
         as_task(str(tmp_path / "none.jsonl"))
-    with pytest.raises(TaskError, match=r"\.jsonl nor \.csv"):
+    with pytest.raises(TaskError, match=r"none of \.jsonl, \.csv"):
         read_task(write(tmp_path / "c.txt", LINE))
 
 
