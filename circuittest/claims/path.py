@@ -128,14 +128,8 @@ def path(
     inference = share(effect.numerator, effect.span, between=True, seed=seed)
     told = f"{measure} {clean.mean():.2f} of the model, {direct.mean():.2f} with the path patched, "
     told += f"{whole.mean():.2f} after {what}"
-    movable = [unit for unit in paths.senders if unit.kind != "embed"]
-    driving = by_examples(
-        lab,
-        effect.numerator / effect.span.value,
-        after=movable if movable == list(paths.senders) else None,
-        value="counterfactual",
-        told={"control": told},
-    )
+    # what the model says next is shown before the patch alone: units are replaced for everybody, paths are not
+    driving = by_examples(lab, effect.numerator / effect.span.value, told={"control": told})
     return lab.estimate(
         "path",
         None,
