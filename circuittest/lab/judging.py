@@ -31,7 +31,7 @@ def judged(
     *,
     matches: Sequence[Literal["kind", "layer", "sink"]] = ("layer", "sink"),
     controls: int | None = None,
-    smallest: int = 3,
+    smallest: int = 2,
     largest: int | None = None,
     most: int | None = None,
     ablation: Ablation = "zero",
