@@ -199,6 +199,26 @@ class Estimate:
             text = f"{self.claim} {self.measured()}"
         return text if self.label is None else f"{text} {self.label}"
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values under one name each, a row of a data frame: ``pandas.DataFrame([e.to_dict() for e in …])``."""
+        low, high = (None, None) if self.invalid else self.interval or (None, None)
+        return {
+            "claim": self.claim,
+            "model": self.model,
+            "task": self.task,
+            "circuit": getattr(self.circuit, "name", None),
+            "value": None if self.invalid else self.value,
+            "low": low,
+            "high": high,
+            "confidence": self.confidence,
+            "n_examples": self.n_examples,
+            "n_controls": self.n_controls,
+            "label": self.label,
+            "censored": self.censored,
+            "invalid": self.invalid,
+            "undecided": self.undecided,
+        }
+
     def measured(self, near: float | None = None) -> str:
         """Value, interval and sample sizes in one line; digits enough to tell them from `near`."""
         text = number(self.value, near)

@@ -107,6 +107,11 @@ class Verdict:
             f"{number(end, self.threshold)}"
         )
 
+    def to_dict(self) -> dict[str, Any]:
+        """As `Estimate.to_dict`, and what was asked and what came of it."""
+        told = {"op": self.op, "threshold": self.threshold, "outcome": self.outcome}
+        return {**self.estimate.to_dict(), **told, "p_value": self.p_value, "reason": self.reason}
+
     def claimed(self) -> str:
         """The claim in a few words: "necessity >= 0.3", "closure is load-bearing"."""
         return f"{self.estimate.claim} {self.op} {self._asked()}"

@@ -231,3 +231,21 @@ def test_undecided_says_what_would_decide() -> None:
     all_in = NecessityInference(base, circuit, controls, enumerated=True).needed(">=", sampled.value - 0.04)
     assert "exhausted" in all_in["text"]
     assert all_in["n"] > 100
+
+
+def test_rows_of_data_frames() -> None:
+    verdict = fixed(0.2, 0.4, model="zoo:gqa", task="ioi") >= 0.5
+    row = verdict.to_dict()
+    assert (row["claim"], row["value"], row["low"], row["high"]) == (
+        "necessity",
+        pytest.approx(0.3),
+        0.2,
+        0.4,
+    )
+    assert (row["op"], row["threshold"], row["outcome"], row["p_value"]) == (">=", 0.5, "refuted", 0.04)
+    assert set(verdict.estimate.to_dict()) < set(row)
+    invalid = Estimate(claim="necessity", value=None, invalid="no control exists").to_dict()
+    assert (invalid["value"], invalid["low"], invalid["invalid"]) == (None, None, "no control exists")
+    assert all(
+        value is None or isinstance(value, (str, int, float)) for value in [*row.values(), *invalid.values()]
+    )
