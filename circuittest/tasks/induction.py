@@ -40,8 +40,8 @@ class Induction(Task):
     """Answer: the word that followed last time. Foil: a later word of the list. Counterfactual: the first
     list with these two swapped, so that the same words give another answer; the repeated part is untouched.
 
-    Variant ``default``: the list comes again, up to some word. Variant ``one_bigram``, only where it is asked for: 16 to
-    32 distinct words, and then one of them again, so that one pair in the middle of noise has to be found
+    Variant ``default``: the list comes again, up to some word. Variant ``one_bigram``, only where it is asked for:
+    16 to 32 distinct words, then one of them again, so that one pair in the middle of noise has to be found
     (arXiv:2606.09607 has 256 random tokens).
     """
 
