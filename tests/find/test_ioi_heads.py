@@ -88,6 +88,7 @@ def test_a_head_that_looks_more_at_the_foil_is_no_name_mover(monkeypatch: pytest
     assert ioi_heads(planted_ioi.build(), ITEMS).name_movers == ()
 
 
+@pytest.mark.slow
 def test_with_mlps_recomputed_it_is_the_same_where_mlps_do_nothing() -> None:
     model = planted_ioi.build()
     frozen, recomputed = (ioi_heads(model, ITEMS[:6], mlps=mlps) for mlps in ("frozen", "recomputed"))
