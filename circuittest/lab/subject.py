@@ -167,21 +167,25 @@ class Subject:
 
         Raises UsageError and TaskError; see `circuittest.tasks.subtask`.
         """
-        from circuittest.lab.lab import Lab
         from circuittest.tasks.subtask import restricted
 
         key = f"where {predicate}"
         if key not in self._others:
-            data = restricted(self.data, predicate)
-            sizes: dict[str, Any] = {**self._sizes, "prefix": self._prefix, "answers": self._answers}
-            how: dict[str, Any] = {
-                "accuracy": self.accuracy,
-                "metric": self.metric,
-                "headroom": self.headroom,
-                "store": self.store,
-            }
-            self._others[key] = Lab(self.model, data, name=self._name, **sizes, **how)
+            self._others[key] = self.with_examples(restricted(self.data, predicate))
         return self._others[key]
+
+    def with_examples(self, data: TaskData) -> Lab:
+        """The lab of other examples on the same model, judged in the same way; see `circuittest.lab.inputs`."""
+        from circuittest.lab.lab import Lab
+
+        sizes: dict[str, Any] = {**self._sizes, "prefix": self._prefix, "answers": self._answers}
+        how: dict[str, Any] = {
+            "accuracy": self.accuracy,
+            "metric": self.metric,
+            "headroom": self.headroom,
+            "store": self.store,
+        }
+        return Lab(self.model, data, name=self._name, **sizes, **how)
 
     def with_model(self, model: str) -> Lab:
         """The lab of another model on the same examples, by token ids; raises LoadError where it cannot be loaded."""
