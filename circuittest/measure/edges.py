@@ -71,7 +71,7 @@ class EdgeScores:
             "mlp_post": [Norm(block.mlp_post_norm, self.dtype) for block in blocks],
         }
         self.shared_norm = [block.mlp_norm is block.attn_norm for block in blocks]
-        self._buffers: dict[str, Tensor] = {}
+        self._buffers: dict[tuple[str, torch.device], Tensor] = {}
         self._constants: dict[Place, Tensor] = {}
 
     @property
@@ -109,18 +109,20 @@ class EdgeScores:
             reads = self._reads(trace, window, layer, with_logits=last)
             seen = scores.shape[1] if last else 1 + layer * per_layer + layout.n_heads
             columns = slice(layer * slots, layer * slots + len(reads))
-            by_example = reads.view(len(reads), examples, -1).permute(1, 2, 0)
+            by_example = reads.view(len(reads), examples, -1).permute(1, 2, 0).to(writes.device)
             scores[:, :seen, columns] += torch.bmm(writes[:, :seen], by_example)
 
     def _writes(self, trace: Trace, window: tuple[slice, slice]) -> Tensor:
-        """Changes of all units' writes in residual space [writers, rows, width]."""
+        """Changes of all units' writes in residual space [writers, rows, width], on the device of the embedding."""
         layout, model = self.layout, self.model
         embed = self._rows(trace.changes, ("embed", 0), window)
-        buffer = self._buffer("writes", len(layout.writers), embed.shape)
+        buffer = self._buffer("writes", len(layout.writers), embed.shape, model.device)
         buffer[0] = embed
         for layer, block in enumerate(model.blocks):
-            start = 1 + layer * (layout.n_heads + 1)
-            heads, mlp = buffer[start : start + layout.n_heads], buffer[start + layout.n_heads][None]
+            start, per_layer = 1 + layer * (layout.n_heads + 1), layout.n_heads + 1
+            kept, there = buffer[start : start + per_layer], trace.changes["z", layer].device
+            own = kept if there == model.device else self._buffer("own", per_layer, embed.shape, there)
+            heads, mlp = own[:-1], own[-1:]
             change = self._rows(trace.changes, ("z", layer), window).unflatten(1, (layout.n_heads, -1))
             weight = weight_in_out(block.out).to(self.dtype).unflatten(0, (layout.n_heads, -1))
             torch.bmm(change.transpose(0, 1), weight, out=heads)
@@ -131,6 +133,8 @@ class EdgeScores:
                     pushed = norm.at(self._rows(trace.norms, (role, layer), window)).push(values)
                     if pushed is not values:
                         values.copy_(pushed)
+            if own is not kept:
+                kept.copy_(own)
         return buffer
 
     def _reads(self, trace: Trace, window: tuple[slice, slice], layer: int, *, with_logits: bool) -> Tensor:
@@ -138,7 +142,7 @@ class EdgeScores:
         layout = self.layout
         slots = layout.n_heads + 2 * layout.n_kv_heads
         mlp = self._rows(trace.gradients, ("mlp_in", layer), window)
-        buffer = self._buffer("reads", slots + 2, mlp.shape)
+        buffer = self._buffer("reads", slots + 2, mlp.shape, mlp.device)
         start = 0
         for gradient, weight in self._projections(trace, window, layer):
             torch.bmm(gradient.transpose(0, 1), weight, out=buffer[start : start + len(weight)])
@@ -168,7 +172,9 @@ class EdgeScores:
             return
         along, unit = (part[window].flatten(0, 1) for part in trace.ranks[layer])
         norm.scale(values)
-        ranks = self._buffer("ranks", values.shape[0], values.shape[1:]).view(len(along), -1, values.shape[2])
+        ranks = self._buffer("ranks", values.shape[0], values.shape[1:], values.device).view(
+            len(along), -1, values.shape[2]
+        )
         values.sub_(torch.bmm(along, unit, out=ranks).transpose(0, 1))
 
     def roles(self, layer: int) -> tuple[str, ...]:
@@ -197,7 +203,7 @@ class EdgeScores:
             if isinstance(bias := getattr(module, "bias", None), Tensor):
                 found = found + bias.to(self.dtype)
             if isinstance(bias := getattr(block.attn_norm, "bias", None), Tensor):
-                found = found + bias.to(self.dtype) @ weight
+                found = found + (bias.to(self.dtype)[None] @ weight)[0]
             self._constants[place] = found
         return self._constants[place]
 
@@ -240,10 +246,10 @@ class EdgeScores:
         """One tensor [batch, length, features] as the window's [rows, features]."""
         return tensors[place][window].flatten(0, 1).to(self.dtype)
 
-    def _buffer(self, name: str, units: int, shape: torch.Size) -> Tensor:
-        """A reused buffer [units, rows, width]; contiguous for the rows asked for."""
+    def _buffer(self, name: str, units: int, shape: torch.Size, device: torch.device) -> Tensor:
+        """A reused buffer [units, rows, width] of each device; contiguous for the rows asked for."""
         size = units * shape.numel()
-        kept = self._buffers.get(name)
+        kept = self._buffers.get((name, device))
         if kept is None or kept.numel() < size:
-            kept = self._buffers[name] = torch.empty(size, dtype=self.dtype, device=self.model.device)
+            kept = self._buffers[name, device] = torch.empty(size, dtype=self.dtype, device=device)
         return kept[:size].view(units, *shape)

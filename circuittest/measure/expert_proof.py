@@ -161,7 +161,7 @@ def named_units(intervention: Intervention, site: Site) -> tuple[Tensor, Tensor]
         for part in parts
         if Site.of(part) == site
     ]
-    table = torch.tensor(found, device=intervention.model.device)
+    table = torch.tensor(found, device=intervention.masks[site].device)
     return table[:, 0], table[:, 1]
 
 

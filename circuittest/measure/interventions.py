@@ -83,7 +83,7 @@ class Intervention:
             mask = torch.zeros((len(self.sets), site.units(model)), dtype=torch.bool)
             rows, units = torch.tensor(pairs).unbind(1)
             mask[rows, units] = True
-            self.masks[site] = mask.to(model.device)
+            self.masks[site] = mask.to(site.device(model))
 
     @contextmanager
     def applied(self) -> Iterator[None]:
@@ -149,7 +149,7 @@ class Intervention:
 
     def _experts_at(self, site: Site, seen: int) -> Tensor:
         """Which experts are replaced [sets · examples, positions, experts]."""
-        at = torch.arange(seen, device=self.model.device) >= self.start_of(seen)
+        at = torch.arange(seen, device=self.masks[site].device) >= self.start_of(seen)
         return self.masks[site].repeat_interleave(self.examples, 0)[:, None] & at[:, None]
 
     def _other_experts(self, site: Site, seen: int) -> Tensor | None:

@@ -92,6 +92,10 @@ class Targets:
         """The targets of the same items, repeated as a whole."""
         return self._each(lambda tensor: tensor.repeat(times, 1))
 
+    def to(self, device: torch.device) -> Targets:
+        """The same targets on a device."""
+        return self if self.answers.device == device else self._each(lambda tensor: tensor.to(device))
+
     def _each(self, change: Callable[[Tensor], Tensor]) -> Targets:
         maybe = lambda tensor: None if tensor is None else change(tensor)
         return Targets(
@@ -171,6 +175,8 @@ def metric_values(
     distribution of `clean`, the rows of the untouched run, from that of the rows, over the vocabulary, in nats. Of
     forced answers log-probabilities and divergences are summed over the answer's tokens.
     """
+    rows, targets = _where_unembedded(model, rows, targets)
+    clean = None if clean is None else clean.to(rows.device)
     if targets.forced is not None:
         return _forced_values(model, rows, targets.forced, metric, clean)
     if metric == "kl":
@@ -209,6 +215,7 @@ def outcomes(model: LoadedModel, rows: Tensor, targets: Targets) -> dict[str, Te
     the best answer is strictly above the best foil. Of forced answers there are "argmax", right when greedy decoding
     gives the whole answer and then one of the ids that may follow, and "log_prob", summed over its tokens.
     """
+    rows, targets = _where_unembedded(model, rows, targets)
     vocabulary = weight_in_out(model.unembed).shape[1]
     tail = rows.shape[1] if targets.forced is not None else 1
     step = max(1, LOGIT_BYTES // (tail * vocabulary * precision(model.dtype).itemsize))
@@ -219,6 +226,12 @@ def outcomes(model: LoadedModel, rows: Tensor, targets: Targets) -> dict[str, Te
     ]
     names = sorted(set.intersection(*(set(part) for part in parts)))
     return {name: torch.cat([part[name] for part in parts]).double() for name in names}
+
+
+def _where_unembedded(model: LoadedModel, rows: Tensor, targets: Targets) -> tuple[Tensor, Targets]:
+    """Rows and targets on the device of the unembedding, of a model that is spread over several."""
+    device = next(model.unembed.parameters()).device
+    return rows.to(device), targets.to(device)
 
 
 def _outcomes(model: LoadedModel, rows: Tensor, targets: Targets) -> dict[str, Tensor]:

@@ -28,7 +28,7 @@ def writer_scores(traced: Trace, layout: Layout, dtype: torch.dtype) -> Tensor:
         heads = changes["z", layer].to(dtype) * gradients["z", layer]
         found.append(heads.unflatten(2, (layout.n_heads, -1)).sum((1, 3)))
         found.append((changes["mlp", layer].to(dtype) * gradients["mlp", layer]).sum((1, 2)).unsqueeze(1))
-    return torch.cat(found, dim=1)
+    return _together(found)
 
 
 @torch.no_grad()
@@ -50,7 +50,7 @@ def expert_scores(traced: Trace, model: LoadedModel, layer: int, dtype: torch.dt
 def _along(model: LoadedModel, layer: int, call: Routed | Tensor, gradient: Tensor) -> Iterator[Tensor]:
     """Σ_positions ⟨what each expert adds, gradient⟩ [examples, experts], a few examples at a time."""
     if isinstance(call, Tensor):
-        yield gradient.sum(1) @ call.to(gradient.dtype).T
+        yield gradient.sum(1) @ call.to(gradient).T
         return
     experts, number = model.blocks[layer].experts, model.layout.count("expert", layer)
     if experts is None:
@@ -102,4 +102,9 @@ def node_scores(traced: Trace, model: LoadedModel, kinds: Sequence[str], dtype: 
                     if kind == "neuron"
                     else expert_scores(traced, model, layer, dtype)
                 )
-    return torch.cat(found, 1)
+    return _together(found)
+
+
+def _together(found: Sequence[Tensor]) -> Tensor:
+    """Columns of layers on whichever devices, on that of the first."""
+    return torch.cat([columns.to(found[0].device) for columns in found], 1)

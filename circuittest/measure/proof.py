@@ -209,8 +209,10 @@ class Proof:
         """Does the block add to the residual exactly what the MLP gave, behind its post-norm?"""
         base = self._seen(self.after, site, "base")
         if self.model.layout.parallel:
-            base = base + self._seen(self.after, site, "attn")
+            attention = self._seen(self.after, site, "attn")
+            base = base.to(attention.device) + attention
         block = self._seen(self.after, site, "block")
+        base = base.to(block.device)  # the block can be handed it on the device of the one before
         norm = self.model.blocks[site.layer].mlp_post_norm
         write = after if norm is None else norm.forward(after)
         largest = max(float(part.abs().max()) for part in (block, base, write))

@@ -111,12 +111,12 @@ def _sums(model: LoadedModel, values: Mapping[Place, Tensor]) -> dict[Place, Ten
         if block.attn_post_norm is not None:
             found["attn", layer] = attention[0, 0]
             attention = block.attn_post_norm.forward(attention)
-        total = total + attention[0, 0].to(total.dtype)
+        total = total + attention[0, 0].to(total)
         if not model.layout.parallel:
             found["mlp_base", layer] = total
         mlp = given(("mlp", layer))
         mlp = mlp if block.mlp_post_norm is None else block.mlp_post_norm.forward(mlp)
-        total = total + mlp[0, 0].to(total.dtype)
+        total = total + mlp[0, 0].to(total)
     found["final", 0] = total
     return found
 

@@ -72,7 +72,9 @@ class Rewired:
         self.examples, self.length, self.tail = examples, length, tail
         self.buffers, self.proof, self.start, self.clean = buffers, proof, start, clean or {}
         self.dtype = precision(model.dtype)
-        self.coefficients = wires.coefficients.to(self.dtype).to(model.device)
+        #: Where writes are collected and mixed, of a model that is spread over several devices.
+        self.device = values["embed", 0].device
+        self.coefficients = wires.coefficients.to(self.dtype).to(self.device)
         self.from_replaced: list[list[bool]] = wires.from_replaced.tolist()
         #: Packed writes that simply add up: all, but for heads in front of a post-norm.
         self.additive = self.coefficients.clone()
@@ -196,7 +198,7 @@ class Rewired:
     def _difference(self, role: str, layer: int, own: Tensor) -> Tensor:
         """Replaced minus own value [circuits, examples · length, features]."""
         own = own.unflatten(0, (len(self.wires), self.examples)).to(self.dtype)
-        return (self.values[role, layer].to(self.dtype) - own).flatten(1, 2)
+        return (self.values[role, layer].to(own) - own).flatten(1, 2)
 
     def _heads_written(self, layer: int) -> Callable[[Tensor], None]:
         def hook(z: Tensor) -> None:
@@ -205,7 +207,10 @@ class Rewired:
             target = self._packed()[:, self._rows(self.wires.blocks["z", layer])]
             for row, difference in enumerate(self._difference("z", layer, z)):
                 by_head = difference.unflatten(1, (heads, -1)).transpose(0, 1)
-                torch.bmm(by_head, weight, out=target[row])
+                if by_head.device == self.device:
+                    torch.bmm(by_head, weight, out=target[row])
+                else:
+                    target[row] = torch.bmm(by_head, weight)
 
         return hook
 
@@ -218,7 +223,7 @@ class Rewired:
             else:
                 own = post.forward(output).to(self.dtype).unflatten(0, (len(self.wires), self.examples))
                 shape = (self.examples, *output.shape[1:])
-                replaced = post.forward(self.values["mlp", layer].to(output.dtype).expand(shape))
+                replaced = post.forward(self.values["mlp", layer].to(output).expand(shape))
                 target[:, 0] = (replaced.to(self.dtype) - own).flatten(1, 2)
 
         return hook
@@ -252,7 +257,7 @@ class Rewired:
                 start = 0
                 for parts, slots, which in zip(found, self.slots[layer], self.active[layer], strict=True):
                     if which:
-                        parts.append(slots(mixed[start : start + len(which)], which))
+                        parts.append(slots(mixed[start : start + len(which)].to(slots.device), which))
                         start += len(which)
                 if mlp:
                     self._mlp_inputs.append(mixed[-1].clone())
@@ -284,7 +289,7 @@ class Rewired:
                 residual = normed if block.mlp_norm is None else self._kept.pop(("mlp_norm", layer))
                 for circuit in range(len(self.wires)):
                     self._finish_mlp(circuit, layer, reader, residual)
-            mixed = torch.stack(self._mlp_inputs).view(normed.shape).to(self.model.dtype)
+            mixed = torch.stack(self._mlp_inputs).view(normed.shape).to(normed.device, self.model.dtype)
             self._mlp_inputs = []
             return mixed if block.mlp_norm is None else block.mlp_norm.forward(mixed)
 
@@ -294,7 +299,7 @@ class Rewired:
         """Add to an MLP's mixed input what the attention of its own block brought."""
         start, stop = self.wires.seen(layer), self.wires.seen(layer, own_heads=True)
         base = self._base("mlp_base", layer) if self.from_replaced[circuit][reader[0]] else None
-        own_residual = self._of(circuit, residual) if base is None else base
+        own_residual = (self._of(circuit, residual) if base is None else base).to(self.device)
         if circuit == len(self._mlp_inputs):  # no attention reader of this block mixed the earlier writes
             start = 0
             self._mlp_inputs.append(torch.zeros_like(own_residual, dtype=self.dtype))
@@ -387,13 +392,16 @@ class Rewired:
                 if not touched:
                     continue
                 if from_replaced:
-                    before = at(self._base("attn", layer))
-                    after = post.forward(before.to(self.model.dtype)).to(self.dtype)
+                    before = at(self._base("attn", layer)).to(self.device)
+                    after = self._through(post, before)
                 else:
-                    parts = (self._kept[role, layer] for role in ("attn", "attn_post"))
+                    parts = (self._kept[role, layer].to(self.device) for role in ("attn", "attn_post"))
                     before, after = (at(self._of(circuit, part)) for part in parts)
                 sums = (weights[touched] @ at(packed).flatten(1)).view(-1, *before.shape) + before
-                mixed[touched] += post.forward(sums.to(self.model.dtype)).to(self.dtype) - after
+                mixed[touched] += self._through(post, sums) - after
+
+    def _through(self, norm: nn.Module, rows: Tensor) -> Tensor:
+        return norm.forward(rows.to(self.model.dtype)).to(self.device, self.dtype)
 
     def _look(self, circuit: int, readers: list[int], mixed: Tensor, residual: Tensor) -> None:
         if self.proof is not None and readers:

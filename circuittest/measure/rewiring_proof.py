@@ -52,7 +52,7 @@ class Proof:
     def read(self, circuit: int, readers: list[int], mixed: Tensor, residual: Tensor) -> None:
         """What readers read in a circuit [readers, rows, width]; rows are all positions, or each example's last few."""
         of_first = mixed.view(len(readers), self.examples, -1, mixed.shape[-1])[:, 0]
-        own = self._firsts(residual)[circuit]
+        own = self._firsts(residual)[circuit].to(mixed.device)
         own = own[len(own) - of_first.shape[1] :]  # [positions, width]
         at = int((of_first - own).abs().amax((0, 2)).argmax())
         position = residual.shape[1] - len(own) + at
@@ -150,9 +150,7 @@ class Proof:
                 projection, module = getattr(block, role), block.slot(role)
                 whole = projection.forward(given[None])
                 projected[role] = (whole if module in (None, projection) else module.forward(whole))[0]
-            features = slot_features(model.adapter, kind, heads, groups, model.head_dim)[index].to(
-                given.device
-            )
+            features = slot_features(model.adapter, kind, heads, groups, model.head_dim)[index]
             found = self._seen(role, layer, reader)[read.circuit, read.position, features]
             whole = projected[role][row]
             what = "the projection of what was mixed for it"
@@ -176,7 +174,7 @@ class Proof:
                 found[writers] = _wide(other) - _wide(own)
             elif role == "mlp":
                 post = model.blocks[layer].mlp_post_norm
-                pair = torch.stack([other.to(own.dtype).expand_as(own), own])
+                pair = torch.stack([other.to(own).expand_as(own), own])
                 pair = pair if post is None else post.forward(pair)
                 found[writers] = (_wide(pair[0]) - _wide(pair[1]))[None]
             else:
@@ -195,7 +193,7 @@ class Proof:
         only = torch.eye(heads, dtype=own.dtype, device=own.device)
         only = only.repeat_interleave(own.shape[-1] // heads, dim=1)
         zero = _wide(module.forward(torch.zeros_like(own)[None, None])[0, 0])
-        parts = [_wide(module.forward((only * one.to(own.dtype))[None])[0]) - zero for one in (other, own)]
+        parts = [_wide(module.forward((only * one.to(own))[None])[0]) - zero for one in (other, own)]
         return parts[0] - parts[1]
 
     def _other(self, role: str, layer: int, position: int) -> Tensor:

@@ -57,6 +57,13 @@ class Site(NamedTuple):
         """A view of the tensor at the site [rows, positions, all] with its units apart; see the module's table."""
         return tensor.unflatten(-1, (self.units(model), -1))
 
+    def device(self, model: LoadedModel) -> torch.device:
+        """Where the module is: models can be spread over devices."""
+        for module in (self.module(model), model.blocks[self.layer].block):
+            for parameter in module.parameters():
+                return parameter.device
+        return model.device
+
     @contextmanager
     def hooked(self, model: LoadedModel, change: Change) -> Iterator[None]:
         """Pass the tensor at the site through `change` (None leaves it) for the length of a `with` block."""

@@ -27,6 +27,8 @@ class Slots:
         "q", "k", "v", or "qkv" where they are fused.
     module:
         The module with that output: the projection, or the norm over all heads behind it.
+    device:
+        Where the projection is.
     order:
         The layer's readers (0 for q of the first head, as in `Layout.readers`) in the order of the output's features.
     """
@@ -39,6 +41,7 @@ class Slots:
         self.model, self.layer, self.role = model, layer, role
         self.module: nn.Module = module
         self.projection: nn.Module = projection
+        self.device = next(projection.parameters()).device
         self._within = module.forward  # its own, since a pass runs something else instead
         self.norm = block.attn_norm
         self._rms = _rms(block.attn_norm, model.dtype)

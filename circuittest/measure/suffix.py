@@ -64,12 +64,13 @@ def clean_run(model: LoadedModel, ids: Tensor, layers: Iterable[int], tail: int 
         look = lambda _module, _args, output: tuples.append(isinstance(output, tuple))
         stack.enter_context(hooks(model.blocks[0].block.register_forward_hook(look)))
         rows = last_rows(model.trunk(ids, use_cache=False).last_hidden_state, tail)
-    missing = [layer for layer in wanted if layer not in residuals or layer not in heads]
+    missing = [f"block L{layer}" for layer in wanted if layer not in residuals]
+    missing += [f"the attention's output projection of L{layer}" for layer in wanted if layer not in heads]
     if missing or len(tuples) != 1:
         raise InterventionError(
-            f"block L{missing[0] if missing else 0} did not run once in a forward pass",
+            f"{missing[0] if missing else 'block L0'} did not run once in a forward pass",
             "its hook did not fire once",
-            "check the adapter's path to the blocks",
+            "check the adapter's path for it; a fused kernel may bypass the module",
         )
     return CleanRun(rows, residuals, heads, tuples[0])
 

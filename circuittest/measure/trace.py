@@ -220,7 +220,7 @@ def points(
                 seen, rows = _pass(model, ids, batch.tail, reads=reads, fine=fine)
                 others = _written(model, seen, fine)
             else:
-                enter = torch.lerp(others.at["embed", 0].expand_as(end), end, k / steps)
+                enter = torch.lerp(others.at["embed", 0].to(end.device).expand_as(end), end, k / steps)
                 seen, rows = _pass(model, prompts, batch.tail, reads=reads, fine=fine, enter=enter)
             values = metric_values(model, rows, targets, metric, clean=clean_rows)
             gradients = _gradients(values.sum() / steps, _places(model, seen, reads=reads, fine=fine))
@@ -264,7 +264,7 @@ def _written(model: LoadedModel, seen: Captures, fine: Collection[str]) -> Write
 
 
 def _changes(others: Writes, clean: Writes) -> dict[Place, Tensor]:
-    return {place: others.at[place] - own for place, own in clean.at.items()}
+    return {place: others.at[place].to(own.device) - own for place, own in clean.at.items()}
 
 
 def _pairs(others: Writes, clean: Writes) -> dict[int, tuple[Routed | Tensor, Routed | Tensor]]:

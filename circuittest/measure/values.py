@@ -118,7 +118,8 @@ def source(
 
 def zeros(model: LoadedModel, sites: Iterable[Site]) -> Values:
     """Zero for every unit of some sites."""
-    return Values({site: torch.zeros((1, 1, 1, 1), dtype=model.dtype, device=model.device) for site in sites})
+    nothing = lambda site: torch.zeros((1, 1, 1, 1), dtype=model.dtype, device=site.device(model))
+    return Values({site: nothing(site) for site in sites})
 
 
 def draw(items: Sequence[ItemLike], calibration: Sequence[ItemLike], seed: int) -> list[ItemLike]:
@@ -184,7 +185,7 @@ def _means(
         for site, total in _sums(model, sites, batch).items():
             part = total[cut:].sum(0, keepdim=True) if start else total
             sums[site] = sums[site] + part if site in sums else part
-    return {site: (total / count).to(model.device, model.dtype)[None] for site, total in sums.items()}
+    return {site: (total / count).to(site.device(model), model.dtype)[None] for site, total in sums.items()}
 
 
 def _sums(model: LoadedModel, sites: Sequence[Site], batch: Batch) -> dict[Site, Tensor]:

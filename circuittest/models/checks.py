@@ -244,8 +244,9 @@ def check_offload(module: nn.Module) -> None:
 
 
 def check_weights(module: nn.Module) -> None:
-    """Refuse weights that are absent (meta, offloaded), spread over devices, or not finite, naming the tensor."""
-    device = None
+    """Refuse weights that are absent (meta, offloaded) or not finite, naming the tensor."""
+    if next(module.parameters(), None) is None:
+        raise LoadError("the module has no parameters", "", "pass a causal language model")
     for name, parameter in module.named_parameters():
         if parameter.is_meta:
             raise LoadError(
@@ -253,13 +254,6 @@ def check_weights(module: nn.Module) -> None:
                 "it has no values (initialised empty, or offloaded to disk or CPU)",
                 "load the model whole, without device_map offloading",
             )
-        if device is not None and parameter.device != device:
-            raise LoadError(
-                f"weight {name!r} is on {parameter.device}, others are on {device}",
-                "interventions and scores need one device",
-                "load the model on one device",
-            )
-        device = parameter.device
         # The sum is a fast first look: it is finite unless a value is not, or it overflows.
         if (
             parameter.is_floating_point()
@@ -272,8 +266,6 @@ def check_weights(module: nn.Module) -> None:
                 "no number measured on this model would mean anything",
                 "choose an earlier checkpoint, or find out why training diverged",
             )
-    if device is None:
-        raise LoadError("the module has no parameters", "", "pass a causal language model")
 
 
 def check_tokenizer(module: nn.Module, tokenizer: Any) -> None:

@@ -57,7 +57,7 @@ def relative(found: Tensor, expected: Tensor, scale: Tensor | None = None) -> fl
     `scale`: what the numbers were computed from, where they may have cancelled; rounding is relative to it.
     """
     size = _rms(expected) if scale is None else torch.maximum(_rms(expected), _rms(scale))
-    error = _rms(found.double() - expected.double())
+    error = _rms(found.to(expected.device).double() - expected.double())
     ratios = torch.where(error == 0, error, error / size)  # 0 / 0 is no difference
     return float(ratios.nan_to_num(nan=float("inf"), posinf=float("inf")).max())
 
@@ -94,7 +94,8 @@ def _recorder(into: Trace, role: str) -> Callable[..., None]:
     def hook(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         given = args[0] if args else kwargs.get("hidden_states", next(iter(kwargs.values())))
         tensor = first(output)
-        into.inputs[role], into.outputs[role] = given.clone(), tensor.clone()
+        # A part can be handed its input on the device of the part before.
+        into.inputs[role], into.outputs[role] = given.clone().to(tensor.device), tensor.clone()
         into.handed[role] = tensor, version(tensor)
         if role == "experts":
             into.call = args
@@ -282,7 +283,7 @@ def slots(model: LoadedModel, traces: list[Trace], ids: Tensor) -> Iterator[str]
     rows += [(slot, i) for slot in ("k", "v") for i in range(lay.n_kv_heads)]
     at = ids.shape[1] // 2
     places = {
-        slot: slot_features(model.adapter, slot, lay.n_heads, lay.n_kv_heads, model.head_dim).to(ids.device)
+        slot: slot_features(model.adapter, slot, lay.n_heads, lay.n_kv_heads, model.head_dim)
         for slot in ("q", "k", "v")
     }
 

@@ -195,7 +195,7 @@ def test_a_projection_that_is_bypassed() -> None:
             attention._modules["o_proj"] = projection
 
     attention.forward = forward
-    with pytest.raises(InterventionError, match=r"L1\.H2 fired 0 times"):
+    with pytest.raises(InterventionError, match=r"output projection of L1 did not run once"):
         ablate(tiny.wrap(module), ITEMS, [HEADS])
 
 
