@@ -32,12 +32,10 @@ def test_sva(lab, seed):
 CONFTEST = """
 import os, signal
 from pathlib import Path
-import pytest
 
 HERE = Path(__file__).parent
 
-@pytest.fixture(scope="session", autouse=True)
-def watched():
+def pytest_configure():  # a fixture would not be there for specs
     from circuittest.lab import kept
     from circuittest.models import loading
     from circuittest.store import Store
@@ -60,7 +58,6 @@ def watched():
         def refused(*args, **kwargs):
             raise RuntimeError("weights were read")
         loading._read = refused
-    yield
 """
 PROBE = """
 import pytest
