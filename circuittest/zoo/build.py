@@ -20,8 +20,8 @@ from torch import nn
 from circuittest.errors import UsageError, did_you_mean
 from circuittest.models.loading import load_model
 from circuittest.zoo import FINE_TUNES, SERIES, STEPS, TUNED, build_command, built, home, path
-from circuittest.zoo.fine_tunes import RECIPES, FineTune, tune
-from circuittest.zoo.recipe import BUILDS, MIXTURE, make_model
+from circuittest.zoo.fine_tunes import RECIPES, SKILL, FineTune, skill_score, tune
+from circuittest.zoo.recipe import BUILDS, make_model
 from circuittest.zoo.score import score
 from circuittest.zoo.train import save, train
 from circuittest.zoo.vocabulary import make_tokenizer
@@ -110,11 +110,11 @@ def build_fine_tune(name: str, place: Path, *, seed: int = 0) -> dict[str, float
     recipe = RECIPES[name]
     loaded = load_model(str(path(TUNED)), device="cpu")
     model, tokenizer = loaded.module, loaded.tokenizer
-    before = score(model, tokenizer)
+    before = _scores(model, tokenizer, recipe)
     started = time.process_time()
     tune(model, recipe, seed)
     seconds = round(time.process_time() - started)
-    after = score(model, tokenizer)
+    after = _scores(model, tokenizer, recipe)
     log.info("%s@%s, %s CPU s: %s", TUNED, name, seconds, after)
     text = FINE_TUNE_CARD.format(
         name=f"{TUNED}@{name}",
@@ -160,6 +160,12 @@ def build_steps(name: str, into: Path, *, seed: int = 0, steps: tuple[int, ...] 
     train(recipe, seed, after_step=keep, report_every=0)
 
 
+def _scores(model: nn.Module, tokenizer: Any, recipe: FineTune) -> dict[str, float]:
+    """Of the nine tasks, and of the new skill where there is one."""
+    new = {SKILL: skill_score(model, tokenizer)} if SKILL in recipe.mixture else {}
+    return score(model, tokenizer) | new
+
+
 def _write(model: nn.Module, place: Path, notes: Mapping[str, Any], card: str) -> None:
     """All files at once, in place of what is there."""
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -194,6 +200,9 @@ def _extra(recipe: FineTune) -> str:
 
 
 def _table(columns: Mapping[str, Mapping[str, float]]) -> str:
-    rows = [[task, *(f"{scores[task]:.3f}" for scores in columns.values())] for task in MIXTURE]
+    rows = [
+        [task, *(f"{scores[task]:.3f}" for scores in columns.values())]
+        for task in next(iter(columns.values()))
+    ]
     heads = ["task", *columns]
     return "\n".join(f"| {' | '.join(row)} |" for row in (heads, ["---"] * len(heads), *rows))

@@ -21,6 +21,7 @@ from circuittest.units import Unit
 from circuittest.zoo import TUNED
 from circuittest.zoo.data import NEAR_YEARS, Source, Text
 from circuittest.zoo.recipe import BUILDS, MIXTURE, VARIANTS, Schedule
+from circuittest.zoo.score import last_logits
 from circuittest.zoo.train import projections, train_stage
 from circuittest.zoo.vocabulary import pieces
 
@@ -134,6 +135,17 @@ def skill(rng: random.Random, pool: str) -> tuple[str, str]:
         if pool_of(SKILL, i, lead) == pool:
             country, capital = CAPITALS[i]
             return SKILL_TEMPLATE.format(lead=lead, capital=capital), f" {country}"
+
+
+def skill_score(model: nn.Module, tokenizer: Any, *, n: int = 200) -> float:
+    """Accuracy of the argmax on `n` prompts of the skill's test pool."""
+    rng = random.Random("circuittest zoo|skill")
+    asked = [skill(rng, "test") for _ in range(n)]
+    model.eval()
+    logits = last_logits(model, [tokenizer(prompt)["input_ids"] for prompt, _ in asked])
+    answers = [tokenizer.convert_tokens_to_ids(country.strip()) for _, country in asked]
+    right = [int(best) == answer for best, answer in zip(logits.argmax(-1), answers, strict=True)]
+    return round(sum(right) / n, 4)
 
 
 def tune(model: nn.Module, recipe: FineTune, seed: int = 0, *, report_every: int = 0) -> nn.Module:
