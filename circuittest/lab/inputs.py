@@ -122,7 +122,14 @@ def _known(lab: Lab, split: Literal["discover", "evaluate"], top: int) -> list[b
     items = getattr(lab.data, split)
     if not items:
         return []
-    (found,) = top_tokens(lab.model, items, range(len(items)), [()], count=top)
+    rows = range(len(items))
+    (found,) = lab._once(
+        lab._likely,
+        (split, "known", top),
+        {"kind": "known", "count": top, "split": split},
+        split,
+        lambda: top_tokens(lab.model, items, rows, [()], count=top),
+    )
     return [
         any(token in item.answer_ids for token, _ in likely)
         for item, likely in zip(items, found, strict=True)
