@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from circuittest.errors import TaskError, UsageError, did_you_mean
+from circuittest.errors import TaskError, UsageError
 from circuittest.spec.yaml import Document, Path_
 
 _VARIABLE = re.compile(r"\$\{([^}]*)\}")
@@ -63,17 +63,19 @@ def _of(document: Document, path: Path_, name: str) -> str:
 
 def check_task(document: Document, task: str, folder: Path) -> None:
     """Refuse a task that no package brings, and a file that is not there. Raises SpecError."""
-    from circuittest.tasks.catalog import get_task, list_tasks
-    from circuittest.tasks.names import is_path, split_name
+    from circuittest.tasks.catalog import BUILT_IN, get_task, list_tasks
+    from circuittest.tasks.names import is_path
 
+    if task in BUILT_IN:
+        return  # installed packages are not asked: that would cost each file of a suite
     key: Path_ = ("task", "name") if isinstance(document.data["task"], dict) else ("task",)
     try:
-        base, _ = split_name(task) if task not in list_tasks() else (task, {})
+        base = _base(task)
         if is_path(base):
             if not (folder / base).is_file():
                 do = "check the path: it is looked for beside the spec"
                 raise document.error(key, f"there is no file {base!r}", "", do)
-        elif base not in list_tasks():
+        elif base not in BUILT_IN and base not in list_tasks():
             get_task(base)  # says what there is
     except TaskError as error:
         raise document.error(key, error.what, error.why, error.do) from None
@@ -99,16 +101,24 @@ def check_partitions(
 
 def examples_of(task: str, folder: Path) -> list[Any] | None:
     """The first examples of a task as text; None where only a package of another author could give them."""
-    from circuittest.tasks.catalog import BUILT_IN, as_task, list_tasks
-    from circuittest.tasks.names import is_path, split_name
+    from circuittest.tasks.catalog import BUILT_IN, as_task
+    from circuittest.tasks.names import is_path
 
-    base, _ = split_name(task) if task not in list_tasks() else (task, {})
+    base = _base(task)
     if base not in BUILT_IN and not is_path(base):
         return None
     try:
         return list(islice(as_task(str(folder / base) if is_path(base) else base).stream(), ASKED))
     except TaskError:
         return None  # told where the lab prepares the task
+
+
+def _base(task: str) -> str:
+    """The name or path without how the task is asked. Raises TaskError."""
+    from circuittest.tasks.catalog import list_tasks
+    from circuittest.tasks.names import split_name
+
+    return split_name(task)[0] if "+" in task and task not in list_tasks() else task
 
 
 def remembered(make: Callable[[], Any]) -> Callable[[], Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_type_hints
 
@@ -222,6 +223,7 @@ class Spec:
     places: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 
+@cache
 def options_model(name: str, function: Callable[..., Any]) -> type[ClaimModel]:
     """The pydantic model of one claim's keys: those of `ClaimModel` and the keyword options of its function.
 
@@ -246,6 +248,7 @@ def spelled(option: str) -> str:
     return option.rstrip("_")
 
 
+@cache
 def group_options(function: Callable[..., Any]) -> tuple[str, ...]:
     """The options of a claim function that name groups of units."""
     names = [p.name for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY]

@@ -1,0 +1,99 @@
+"""What the plugin costs before anything is measured: ratios of collection times, all in one run.
+
+    python benchmarks/startup.py [--repeats 7] [--files 500]
+
+1. ``pytest --collect-only`` on a suite without circuit tests, with the plugin and without it.
+2. The same of 500 spec files against 500 test files of one empty test each, with the plugin in both.
+
+Each pair is run in turn, and the smallest time of each side counts: what the machine does beside it only adds. Neither
+may load torch. Aims: 1.1 and 2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+AIMS = {"empty suite, with the plugin / without": 1.1, "spec files / empty test files": 2.0}
+SPEC = """\
+circuittest: 1
+model: zoo:gqa
+task: {name: ioi, discover: 50, evaluate: 50}
+circuit: {top: 20%, at: 95}
+claims:
+  - necessity: {min: 0.3}
+"""
+#: Fails where torch was loaded by the end of collection.
+WITNESS = "import sys\n\ndef pytest_unconfigure(config):\n    assert 'torch' not in sys.modules, 'torch was loaded'\n"
+
+
+def collect(folder: Path, *options: str) -> float:
+    """Seconds of one collection, in a process of its own."""
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "--collect-only",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        *options,
+        ".",
+    ]
+    began = time.perf_counter()
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    seconds = time.perf_counter() - began
+    if done.returncode not in (0, 5):
+        raise SystemExit(done.stdout + done.stderr)
+    return seconds
+
+
+def smallest(repeats: int, *sides: tuple[Path, tuple[str, ...]]) -> list[float]:
+    """The smallest time of each side; sides take turns."""
+    times: list[list[float]] = [[] for _ in sides]
+    for _ in range(repeats):
+        for own, (folder, options) in zip(times, sides, strict=True):
+            own.append(collect(folder, *options))
+    return [min(own) for own in times]
+
+
+def suites(root: Path, files: int) -> tuple[Path, Path, Path]:
+    """Folders of a suite of one plain test, of test files, and of specs."""
+    found = []
+    for name in ("empty", "tests", "specs"):
+        folder = root / name
+        folder.mkdir()
+        (folder / "conftest.py").write_text(WITNESS)
+        (folder / "pytest.ini").write_text("[pytest]\n")
+        found.append(folder)
+    (found[0] / "test_one.py").write_text("def test_one():\n    pass\n")
+    for i in range(files):
+        (found[1] / f"test_{i:04}.py").write_text("def test_one():\n    pass\n")
+        (found[2] / f"s{i:04}.circuit.yaml").write_text(SPEC)
+    return found[0], found[1], found[2]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--files", type=int, default=500)
+    arguments = parser.parse_args()
+    off = ("-p", "no:circuittest")
+    with tempfile.TemporaryDirectory() as root:
+        empty, tests, specs = suites(Path(root), arguments.files)
+        with_it, without = smallest(arguments.repeats, (empty, ()), (empty, off))
+        of_specs, of_tests = smallest(max(1, arguments.repeats // 2), (specs, ()), (tests, ()))
+    ratios = dict(zip(AIMS, (with_it / without, of_specs / of_tests), strict=True))
+    for name, ratio in ratios.items():
+        print(f"{name}: {ratio:.2f} (aim {AIMS[name]:g})")
+    print(
+        f"seconds: {without:.2f} without, {with_it:.2f} with; {of_tests:.2f} test files, {of_specs:.2f} spec files"
+    )
+
+
+if __name__ == "__main__":
+    main()
