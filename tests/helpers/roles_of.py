@@ -1,0 +1,95 @@
+"""Roles of a real model's heads on repeated lists and on IOI, and what closure makes of them, as JSON.
+
+``python -m tests.helpers.roles_of smollm2 [--controls 45]`` prints what docs/roles.md shows.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import ArgumentParser
+from typing import Any
+
+from circuittest.circuit import Circuit, prompt_digest
+from circuittest.find.roles.kinds import COPYING, PATTERNS
+from circuittest.lab import Lab
+from circuittest.models import load_model
+from circuittest.units import Unit
+from tests.helpers.real import PREFIXES, file_of
+
+LEAST = 0.4
+SHOWN = 6
+
+
+def top(means: dict[Unit, float], count: int = SHOWN) -> dict[str, float]:
+    order = sorted(means, key=lambda head: (-means[head], head.order))[:count]
+    return {str(head): round(means[head], 3) for head in order}
+
+
+def closed(lab: Lab, circuit: Circuit, controls: int) -> dict[str, Any]:
+    """Closure, and the damage in each measure beside that of the controls."""
+    found = lab.closure(circuit, controls=controls)
+    damage = {
+        name: {"circuit": part["effect"], "controls": part["controls"], "p": part["p"]}
+        for name, part in found.details.items()
+        if isinstance(part, dict) and "effect" in part and "controls" in part
+    }
+    return {
+        "units": [str(unit) for unit in circuit.units],
+        "label": found.label,
+        "invalid": found.invalid,
+        "beyond": [found.value, *(found.interval or ())],
+        "damage": damage,
+    }
+
+
+def chosen(lab: Lab, units: list[Unit], name: str) -> Circuit:
+    prompts = [prompt_digest(item.prompt_ids) for item in lab.data.discover]
+    return Circuit.of(units, name=name, layout=lab.layout, origin={"method": "roles", "prompts": prompts})
+
+
+def measured(name: str, discover: int, evaluate: int, controls: int) -> dict[str, Any]:
+    model = load_model(str(file_of(name)))
+    sizes: dict[str, Any] = {"discover": discover, "evaluate": evaluate, "prefix": PREFIXES[name]}
+    lists, ioi = Lab(model, "induction", **sizes), Lab(model, "ioi", **sizes)
+    found: dict[str, Any] = {"scores": {}, "role": {}, "closure": {}}
+
+    def note(text: str) -> None:
+        sys.stderr.write(f"{text}\n")
+
+    for lab in (lists, ioi):
+        tables = lab.roles((*PATTERNS, *COPYING), split="discover")
+        found["scores"][lab.data.task] = {kind: top(table.means()) for kind, table in tables.items()}
+        note(json.dumps(found["scores"][lab.data.task]))
+    groups = {kind: lists.with_role(kind, least=LEAST) for kind in ("induction", "previous-token")}
+    for kind, circuit in groups.items():
+        estimate = lists.role(circuit, kind=kind)  # type: ignore[arg-type]
+        found["role"][kind] = {"value": estimate.value, "interval": estimate.interval, **estimate.details}
+    found["closure"]["induction"] = closed(lists, groups["induction"], controls)
+    note(json.dumps(found["closure"]["induction"]))
+    means = {
+        kind: table.means() for kind, table in ioi.roles((*PATTERNS, *COPYING), split="discover").items()
+    }
+    looks, looks_away = means["answer-token"], means["foil-token"]
+    movers = [h for h in looks if looks[h] >= LEAST and looks[h] > looks_away[h] and means["copy"][h] >= 0.5]
+    against = [h for h in looks if looks[h] >= LEAST and means["copy-suppression"][h] >= 0.5]
+    found["name movers"], found["negative name movers"] = (
+        [str(h) for h in group] for group in (movers, against)
+    )
+    for label, heads in (("name movers", movers), ("negative name movers", against)):
+        if heads:
+            found["closure"][label] = closed(ioi, chosen(ioi, heads, label), controls)
+            note(json.dumps(found["closure"][label]))
+    found["closure"]["previous-token"] = closed(lists, groups["previous-token"], controls)
+    return found
+
+
+if __name__ == "__main__":
+    parser = ArgumentParser()
+    parser.add_argument("name", choices=list(PREFIXES))
+    parser.add_argument("--discover", type=int, default=30)
+    parser.add_argument("--evaluate", type=int, default=30)
+    parser.add_argument("--controls", type=int, default=45)
+    given = parser.parse_args()
+    found = measured(given.name, given.discover, given.evaluate, given.controls)
+    sys.stdout.write(json.dumps(found) + "\n")
