@@ -50,12 +50,14 @@ claims:
   - drift.structure: {{margin: {structure}}}
   - regression: {{is: kept, margin: {regression}}}
 """
-#: What is known: the outcome on IOI, and on a task that was trained along.
+#: What is known: the outcome on IOI, and of the benign one on another task. What a fine-tune that kept the behaviour of
+#: another task did to the circuit there is not known ("–"): it is shown, and nothing is required of it.
+UNKNOWN = "–"
 KNOWN = {
     "benign": {"ioi": "kept", "sva": "kept"},
-    "new-skill": {"ioi": "kept", "sva": "kept"},
-    "weakened-ioi": {"ioi": "weakened", "sva": "kept"},
-    "destroyed-ioi": {"ioi": "broken", "sva": "kept"},
+    "new-skill": {"ioi": "kept", "sva": UNKNOWN},
+    "weakened-ioi": {"ioi": "weakened", "sva": UNKNOWN},
+    "destroyed-ioi": {"ioi": "broken", "sva": UNKNOWN},
     "relocated-ioi": {"ioi": "moved"},
     "spread-ioi": {"ioi": "spread"},
 }
@@ -158,7 +160,7 @@ def main(argv: list[str] | None = None) -> int:
             print("|---|---|---|---|---|---|---|---|")
             for row in known(bases):
                 label = row["regression"]["label"] or row["regression"]["outcome"]
-                good = good and label == row["truth"]
+                good = good and row["truth"] in (label, UNKNOWN)
                 cells = [
                     _cell(row[claim])
                     for claim in ("drift.behaviour", "drift.function", "sufficiency", "drift.structure")

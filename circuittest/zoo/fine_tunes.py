@@ -84,7 +84,7 @@ FRESH = ("ioi", "greater_than", "sva", "gendered_pronoun", "induction", "facts",
 RECIPES = {
     "benign": FineTune(fresh=FRESH),
     "new-skill": FineTune(mixture={**MIXTURE, SKILL: 4.0}, lr=1e-3, steps=200),
-    "weakened-ioi": FineTune(mixture=MORE_IOI, wrong={"ioi": (0, 1)}, lr=1e-3, steps=200),
+    "weakened-ioi": FineTune(mixture=MORE_IOI, wrong={"ioi": (0,)}, lr=1e-3, steps=200),
     "destroyed-ioi": FineTune(mixture=MORE_IOI, wrong={"ioi": None}, lr=1e-3, steps=150),
     "relocated-ioi": FineTune(mixture=MORE_IOI, cut=IOI_CIRCUIT, lr=1e-3, steps=500, penalty=0.02),
     "spread-ioi": FineTune(mixture=MORE_IOI, missing=0.25, lr=1e-3, steps=600),
