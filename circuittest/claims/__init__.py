@@ -105,9 +105,27 @@ class ClaimKind:
         return [p.name for p in parameters if p.kind is Parameter.KEYWORD_ONLY]
 
 
+#: Claims of this process.
+_OWN: dict[str, Callable[..., Any]] = {}
+
+
+def register_claim(name: str, function: Callable[..., Any]) -> None:
+    """Make a claim known in this process. Raises UsageError for a name that is taken."""
+    if name in claim_kinds():
+        raise UsageError(f"there is a claim {name!r} already", "", "choose another name")
+    _OWN[name] = function
+    claim_kinds.cache_clear()
+
+
+def unregister_claim(name: str) -> None:
+    """Forget a claim of `register_claim`."""
+    _OWN.pop(name, None)
+    claim_kinds.cache_clear()
+
+
 @cache
 def claim_kinds() -> Mapping[str, ClaimKind]:
-    """Every claim by name: those of this package, and of the entry-point group ``circuittest.claims``."""
+    """Every claim by name: this package's, those of the entry points ``circuittest.claims`` and of this process."""
     kinds = {
         name: ClaimKind(name, getattr(import_module(module), name.replace(".", "_")))
         for name, module in _BUILT_IN.items()
@@ -120,6 +138,7 @@ def claim_kinds() -> Mapping[str, ClaimKind]:
                 "give it another entry-point name",
             )
         kinds[entry.name] = ClaimKind(entry.name, entry.load())
+    kinds |= {name: ClaimKind(name, function) for name, function in _OWN.items()}
     return MappingProxyType(dict(sorted(kinds.items())))
 
 

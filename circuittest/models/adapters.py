@@ -288,6 +288,13 @@ def register_adapter(adapter: Adapter, *, replace: bool = False) -> None:
         _REGISTRY[model_type] = adapter
 
 
+def unregister_adapter(adapter: Adapter) -> None:
+    """Forget an adapter of `register_adapter`; types that have another one by now keep it."""
+    for model_type in adapter.model_types:
+        if _REGISTRY.get(model_type) is adapter:
+            del _REGISTRY[model_type]
+
+
 def adapters() -> Mapping[str, Adapter]:
     """Every known model type and its adapter, those of installed entry points included."""
     _load_entry_points()

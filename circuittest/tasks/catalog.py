@@ -7,9 +7,9 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
 
-from circuittest.errors import TaskError, did_you_mean
+from circuittest.errors import TaskError, UsageError, did_you_mean
 from circuittest.tasks.base import Task
-from circuittest.tasks.names import split_name
+from circuittest.tasks.names import is_path, split_name
 
 GROUP = "circuittest.tasks"
 BUILT_IN = {
@@ -29,11 +29,33 @@ BUILT_IN = {
 }
 
 
+#: Tasks of this process: name → what an entry point would name.
+_OWN: dict[str, object] = {}
+
+
+def register_task(name: str, task: object) -> None:
+    """Make a task known in this process: a Task subclass, a Task or a function that returns one.
+
+    Raises UsageError for a name that is taken, or that says how a task is asked (`circuittest.tasks.names`).
+    """
+    if name in list_tasks():
+        raise UsageError(f"there is a task {name!r} already", "", "choose another name")
+    if not name or "+" in name or is_path(name):
+        raise UsageError(f"{name!r} cannot name a task", "'+' and the endings of files mean something else")
+    _OWN[name] = task
+
+
+def unregister_task(name: str) -> None:
+    """Forget a task of `register_task`."""
+    _OWN.pop(name, None)
+
+
 def list_tasks() -> list[str]:
     """Names of all tasks: the built-in ones first, then those of installed packages, without importing
-    these.
+    these, and those of this process.
     """
-    return [*BUILT_IN, *sorted(name for name in entry_points(group=GROUP).names if name not in BUILT_IN)]
+    own = [*entry_points(group=GROUP).names, *_OWN]
+    return [*BUILT_IN, *sorted({name for name in own if name not in BUILT_IN})]
 
 
 def get_task(name: str, **options: Any) -> Task:
@@ -46,6 +68,8 @@ def get_task(name: str, **options: Any) -> Task:
     if name in BUILT_IN:
         task: Task = getattr(import_module(f"circuittest.tasks.{name}"), BUILT_IN[name])(**options)
         return task
+    if name in _OWN:
+        return _from_plugin(name, _OWN[name], options)
     for point in entry_points(group=GROUP, name=name):
         return _from_plugin(name, point.load(), options)
     if name in ("arc_easy", "arc_challenge"):
@@ -91,7 +115,7 @@ def _from_plugin(name: str, loaded: object, options: dict[str, Any]) -> Task:
     made = loaded(**options) if callable(loaded) else None
     if not isinstance(made, Task):
         raise TaskError(
-            f"the entry point {name!r} in {GROUP!r} is no task",
+            f"what is registered as {name!r} in {GROUP!r} is no task",
             why=f"it gave {type(loaded if made is None else made).__name__}",
             do="point it at a subclass of circuittest.tasks.Task, at an instance, or at a function that returns one",
         )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+if TYPE_CHECKING:
+    from pytest_circuittest.registering import Registry
 
 
 @pytest.hookspec(firstresult=True)
@@ -22,4 +25,16 @@ def pytest_circuittest_load_model(config: pytest.Config, model: str, device: str
     -------
     LoadedModel or None
         None leaves it to the next implementation.
+    """
+
+
+@pytest.hookspec
+def pytest_circuittest_register(registry: Registry) -> None:
+    """Bring tasks, claims and adapters of your own; called once a session, before the first circuit test is collected.
+
+    Parameters
+    ----------
+    registry:
+        ``registry.task("agreement", Agreement)``, ``registry.claim("early", early)``, ``registry.adapter(ARCEE)``.
+        What is registered is forgotten when the session ends.
     """

@@ -18,6 +18,7 @@ from pytest_circuittest import (
     options,
     properties,
     recording,
+    registering,
     reports,
     scheduling,
     storing,
@@ -58,6 +59,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     close_pool(config)
+    registering.forget(config)
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> SpecFile | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_circuittest import devices, memory
+from pytest_circuittest import devices, memory, registering
 from pytest_circuittest.options import settings
 from pytest_circuittest.requests import LabRequest, short_name
 from pytest_circuittest.storing import store_of
@@ -36,6 +36,7 @@ class ModelPool:
         CircuittestError
             When it cannot be loaded; the same again on every further call.
         """
+        registering.once(self._config)
         key = self._key(model, device, dtype)
         if key not in self._models:
             self._keep_within(None)

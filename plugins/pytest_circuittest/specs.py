@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_circuittest import registering
 from pytest_circuittest.options import settings
 from pytest_circuittest.pool import pool
 from pytest_circuittest.requests import LabRequest, request
@@ -43,6 +44,7 @@ class SpecFile(pytest.File):
         from circuittest.errors import CircuittestError
         from circuittest.spec import load_spec
 
+        registering.once(self.config)
         chosen = settings(self.config)
         name, locked = shown_path(self.path, self.config), chosen.update is None
         try:
