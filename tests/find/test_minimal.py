@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from circuittest.find.minimal import Minimal, from_logits, grid, holds, minimal,
 from circuittest.find.recipe import propose
 from circuittest.find.sizes import connected
 from circuittest.lab import Lab
+from circuittest.models import from_module
 from circuittest.tables import ScoreTable
 from circuittest.units import Edge, Layout, Unit
 from tests.helpers import planted
@@ -286,3 +288,38 @@ def test_a_chain_through_an_mlp_and_two_readers() -> None:
         model.model.__dict__["checks"] = ()
         found = lab_of(model).minimal(faithfulness=0.95)
         assert set(ids(found.circuit.edges)) == expected
+
+
+def test_a_head_that_works_against_the_answer() -> None:
+    """Three heads read the class: L4.H5 writes it once, L5.H1 −0.9 times and L5.H3 0.8 times.
+
+    What is left of the answer a and the counterfactual b in the residual beside the query's flag: with L4.H5 kept
+    1 a − 0.1 b, with L5.H1 too 0.1 a + 0.8 b, with all of them 0.9 a, with none 0.9 b. The logit difference is 8 times
+    a − b, over the length. So three edges are faithful, five are not, and seven are: the first crossing does not hold.
+    """
+    model = planted.build(dtype=torch.float64)
+    block = model.model.module.transformer.h[5]
+    for head, length in ((1, -0.9), (3, 0.8)):
+        places = {
+            "query": planted._IS_QUERY,
+            "key": planted._IS_RELAY,
+            "value": planted._R,
+            "out": planted._O,
+        }
+        with torch.no_grad():
+            planted._head(block, head, length=length, **places)
+    model = replace(model, model=from_module(model.model.module, name="planted"))
+    model.model.__dict__["checks"] = ()
+    left = {3: (1.0, -0.1), 5: (0.1, 0.8), 7: (0.9, 0.0)}
+    logits = {n: 8 * (a - b) / math.sqrt(1 + a * a + b * b) for n, (a, b) in left.items()}
+    found = lab_of(model).minimal(cap=30)
+    curve = {point.edges: point.faithfulness for point in found.curve}
+    assert {3, 7} <= set(curve)
+    for n in set(curve) & set(logits):
+        assert curve[n] == pytest.approx((logits[n] + logits[7]) / (2 * logits[7]), abs=1e-6)
+    assert curve[3] > 1.05
+    dip = min(value for n, value in curve.items() if 3 < n < 7)
+    assert dip == pytest.approx(0.5 + logits[5] / logits[7] / 2, abs=1e-6)
+    assert dip < 0.2
+    assert len(found.circuit.edges) == 7
+    assert set(map(str, found.units.units)) == {"L1.H2", "L4.H5", "L5.H1", "L5.H3"}
