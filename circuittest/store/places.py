@@ -27,6 +27,8 @@ from circuittest.store.entries import Entry, chunks, read
 from circuittest.store.keys import is_key
 
 _VERSION, _SUFFIX = "v1", ".safetensors"
+#: Protocols of places without folders, where making one could make a bucket that nobody asked for.
+_FLAT = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "oss", "hf"})
 #: Seconds after which what a killed process left behind is swept up.
 _LEFT = 24 * 3600
 
@@ -178,6 +180,9 @@ class Remote:
                 f"a store at {url}", str(error), "install what serves such URLs, or name a directory"
             ) from None
 
+        protocols = self._files.protocol
+        self._flat = not _FLAT.isdisjoint([protocols] if isinstance(protocols, str) else protocols)
+
     def __str__(self) -> str:
         parts = urlsplit(self._url)  # without a user's name or password
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
@@ -203,8 +208,9 @@ class Remote:
         path = self._path(key)
         with _as_oserror():
             try:
-                self._files.makedirs(f"{self._root}/tmp", exist_ok=True)
-                self._files.makedirs(path.rpartition("/")[0], exist_ok=True)
+                if not self._flat:
+                    self._files.makedirs(f"{self._root}/tmp", exist_ok=True)
+                    self._files.makedirs(path.rpartition("/")[0], exist_ok=True)
                 self._files.pipe_file(beside, content)
                 self._files.mv(beside, path)
             except BaseException:
