@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,10 @@ import pytest
 
 from circuittest import Lab, zoo
 from circuittest.lock import lock_path
-from circuittest.models.loading import load_model
+from circuittest.models.loading import from_module, load_model
 from circuittest.spec import judge, load_spec
 from circuittest.spec.lock import make_lock
+from circuittest.zoo.fine_tunes import RECIPES, tune
 
 SIZES: dict[str, Any] = {"discover": 30, "evaluate": 80}
 SPEC = """\
@@ -59,6 +61,17 @@ def test_what_was_destroyed_is_broken_and_what_was_harmless_is_kept(tmp_path: Pa
     found, label = outcomes(spec, "zoo:gqa@destroyed-ioi", "ioi")
     assert label == "broken"
     assert set(found.values()) == {"refuted"}
+
+
+@pytest.mark.slow
+def test_harmless_fine_tunes_of_other_seeds_raise_no_alarm(tmp_path: Path) -> None:
+    spec, recipe = locked("ioi", tmp_path), replace(RECIPES["benign"], steps=10)
+    for seed in (1, 2):
+        start = load_model("zoo:gqa", device="cpu")
+        tuned = from_module(tune(start.module, recipe, seed), start.tokenizer, f"benign {seed}")
+        lab = Lab(tuned, "ioi", **SIZES)
+        assert tuned.fingerprint != start.fingerprint
+        assert {judge(spec, claim, lab).outcome for claim in spec.claims} == {"supported"}
 
 
 @pytest.mark.slow
