@@ -113,9 +113,12 @@ class Claims(Proposals):
 
         With `slot` the units of `to` are read there; ids may say it themselves (``"L5.H1.q"``).
         """
+        from circuittest.circuit import Circuit
         from circuittest.claims.groups import Group
 
-        sending, reading = Group.of(from_), Group.of(to)
+        sending, reading = (
+            Group.of(self.circuit(group) if isinstance(group, Circuit) else group) for group in (from_, to)
+        )
         reading = reading if slot is None else reading.at(slot)
         return self.measure("path", decide=decide, from_=sending, to=reading, **options)
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from circuittest.circuit import Circuit, prompt_digest
-from circuittest.errors import SpecError, UnitError, UsageError
+from circuittest.errors import CircuitError, SpecError, UnitError, UsageError
 from circuittest.paths import Paths
 from circuittest.spec import judge, load_spec
 from circuittest.stats import InvalidClaim
@@ -195,6 +195,12 @@ def test_a_group_chosen_on_evaluation_examples_is_not_judged() -> None:
     assert "2 of the 60 evaluation prompts chose the group that sends" in found.invalid
     receiving = lab.path("L1.H2", Circuit.of(["L3.H4"], origin={"prompts": seen}), slot="q")
     assert "chose the group that receives" in receiving.invalid
+
+
+def test_a_circuit_of_another_architecture_is_refused() -> None:
+    elsewhere = Circuit.of(["L1.H2"], layout=GQA)
+    with pytest.raises(CircuitError, match="another architecture"):
+        EdgeLab(by(-1.0, -4.0, 0.5)).path(elsewhere, "L3.H4.q")
 
 
 def test_a_task_without_counterfactuals_has_no_paths() -> None:
