@@ -1,7 +1,7 @@
 """Top effects and units to 80 % of the damage, as tables and one page with figures.
 
-    python example_suites/localisation/measure.py pair --out build/localisation
-    python example_suites/localisation/measure.py smollm2 --out build/localisation
+    python -m example_suites.localisation.measure pair --out build/localisation
+    python -m example_suites.localisation.measure smollm2 --out build/localisation
 
 ``pair`` compares zoo:gqa with zoo:gqa-mha, which have the same data, recipe and sizes and differ in the number of KV
 heads alone, on the paper's three tasks: per query head, and per four query heads (a KV group of the one, four
