@@ -10,7 +10,9 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_every_direct_dependency_has_a_licence():
-    rows = re.findall(r"^\| (\S+) \| (.+?) \| ", (ROOT / "docs/licences.md").read_text(encoding="utf-8"), re.M)
+    rows = re.findall(
+        r"^\| (\S+) \| (.+?) \| ", (ROOT / "docs/licences.md").read_text(encoding="utf-8"), re.M
+    )
     listed = dict(rows)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     groups = {"": project["dependencies"], **project["optional-dependencies"]}
@@ -21,4 +23,6 @@ def test_every_direct_dependency_has_a_licence():
         for text in texts
     }
     assert wanted <= set(listed), wanted - set(listed)
-    assert not [name for name, text in listed.items() if text in ("not installed here", "see the package", "")]
+    assert not [
+        name for name, text in listed.items() if text in ("not installed here", "see the package", "")
+    ]
