@@ -40,7 +40,7 @@ def test_a_community_of_a_route_interferes_and_is_no_circuit(lab: Lab) -> None:
         if item.prompt_ids[-1] == QUERY_P
     }
     found = lab.communities(
-        routes=2, stratum=after_p, k=8, smallest_stratum=40, nulls=9, most=1, matches=("layer",)
+        routes=2, stratum=after_p, k=8, smallest_stratum=40, nulls=9, smallest=3, most=1, matches=("layer",)
     )
     (judged,) = [one for one in found.communities if one.judgement]
     assert judged.units == FOLLOWERS
