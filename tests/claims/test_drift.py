@@ -22,7 +22,7 @@ CORE = [Unit.parse("L1.H0"), Unit.parse("L2.H3")]
 SPEC = """\
 circuittest: 1
 model: base
-task: planted
+task: ioi
 circuit: {top: 10%, at: 90}
 claims:
   - necessity: {min: 0.3}
@@ -205,8 +205,8 @@ def test_a_base_that_could_not_do_it_is_no_baseline(tmp_path: Path) -> None:
     ("old", "new", "words"),
     [
         ("top: 10%", "top: 20%", "the circuit is not the one of the lock"),
-        ("task: planted", "task: other", "the task is not the one of the lock"),
-        ("task: planted", "task: {name: planted, seed: 3}", "the task is not the one of the lock"),
+        ("task: ioi", "task: sva", "the task is not the one of the lock"),
+        ("task: ioi", "task: {name: ioi, seed: 3}", "the task is not the one of the lock"),
         ("model: base", "model: [base, other]", "the spec names 2 models"),
         ("{margin: 0.2}", "{side: worse}", "margin"),
     ],

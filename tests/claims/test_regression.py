@@ -20,7 +20,7 @@ THERE = (Unit.parse("L4.H4"), Unit.parse("L5.H1"))
 SPEC = """\
 circuittest: 1
 model: base
-task: planted
+task: ioi
 circuit: {top: 10%, at: 90}
 claims:
   - regression: {is: kept, margin: 0.15}
