@@ -18,6 +18,7 @@ from circuittest.stats.labellings import (
     LabelledInference,
     first_minus_second,
     labellings,
+    leave_one_out,
     within_minus_cross,
 )
 from circuittest.stats.simultaneous import StudentInference, subsample_error
@@ -55,9 +56,10 @@ def stability_difference(
     the other's, on blocks of the same number of examples. (Sun, arXiv 2505.24731, sections 4 and 5, compares so; its
     within-means hold the similarity 1 of each circuit with itself, which is left out here.)
 
-    Both the examples and the subtasks are sampled, so that the interval is the wider of two: Student's t over
-    subsamples of the examples, and the permutation of the circuits' labels, shifted. Few subtasks have few labellings:
-    with three and three no p-value is below 0.05.
+    Both the examples and the subtasks are sampled, so that the interval is the widest of these: Student's t over
+    subsamples of the examples; the permutation of the circuits' labels, shifted; and with `against`, where circuits of
+    the two conditions may have little in common, Student's t over subtasks left out one at a time. Few subtasks have
+    few labellings: with three and three no p-value is below 0.05.
 
     Parameters
     ----------
@@ -118,9 +120,13 @@ def stability_difference(
     error = float(subsample_error(statistic(drawn, arrangements[:1])[:, 0], KEPT_SHARE))
     text = f"Student's t, {made.found.df:.0f} df, error from {replicates} subsamples of {KEPT_SHARE:.0%}"
     count = made.found.blocks.n * len(made.codes)
-    inference = LabelledInference(
-        StudentInference(float(permuted[0]), error, made.found.df, count, text), permuted
-    )
+    circuits = None
+    if by is None:
+        spread, df = leave_one_out(matrix, arrangements[0])
+        how_many = f"Student's t, {df:.0f} df, error from leaving out one subtask at a time"
+        circuits = StudentInference(float(permuted[0]), spread, df, count, how_many)
+    student = StudentInference(float(permuted[0]), error, made.found.df, count, text)
+    inference = LabelledInference(student, permuted, circuits)
     shown = made.means(matrix)
     details |= {
         "value": inference.value,
@@ -208,8 +214,8 @@ def _between(lab: Lab, scores: Scores, partition: Partition, against: str, how: 
         for one in (scores, second)
     ]
     for name, one in zip(names, blocks, strict=True):
-        if len(one.labels) < 2:
-            return f"{name}: the partition {str(partition)!r} has {len(one.labels)} blocks; two are needed"
+        if len(one.labels) < 3:
+            return f"{name}: the partition {str(partition)!r} has {len(one.labels)} blocks; three are needed"
     both = _stacked((scores, second))
     shifted = [p + len(scores.items) for p in blocks[1].positions]
     joined = Blocks(

@@ -77,11 +77,30 @@ def first_minus_second(similarity: Floats, labels: Labels) -> Floats:
     return found
 
 
+def leave_one_out(similarity: Floats, labels: Labels) -> tuple[float, float]:
+    """Jackknife error of `first_minus_second` for one labelling [B] over the circuits, and its degrees of freedom.
+
+    Each label's mean over pairs is a U-statistic of its circuits, three at least; leaving out one circuit at a time
+    tells how much it depends on which circuits they were. Where the labels' circuits have little in common, permuted
+    labels mix pairs of another kind and do not tell.
+    """
+    variance, sizes = 0.0, []
+    for label in (0, 1):
+        own = np.flatnonzero(labels == label)
+        sizes.append(own.size)
+        part = similarity[np.ix_(own, own)]
+        upper = np.triu_indices(own.size - 1, 1)
+        means = np.array([np.delete(np.delete(part, i, 0), i, 1)[upper].mean() for i in range(own.size)])
+        variance += float((own.size - 1) / own.size * ((means - means.mean()) ** 2).sum())
+    return math.sqrt(variance), float(min(sizes) - 1)
+
+
 class LabelledInference:
-    """A difference between labels, bounded by what examples and what labels leave open: the wider of two intervals.
+    """A difference between labels, bounded by what examples, labels and circuits leave open: the widest of intervals.
 
     Student's t from subsamples of the examples speaks of these circuits; a shift of the permuted differences (lower end
-    above t exactly when the difference less t is beyond the permuted ones) speaks of circuits like these.
+    above t exactly when the difference less t is beyond the permuted ones) speaks of circuits like these, and so does
+    `leave_one_out` where the labels' circuits may have little in common.
 
     Parameters
     ----------
@@ -89,17 +108,22 @@ class LabelledInference:
         The difference with its error.
     permuted:
         [A] differences under every labelling, the observed one among them.
+    circuits:
+        The same difference with its error over circuits.
     """
 
-    def __init__(self, student: StudentInference, permuted: Floats) -> None:
+    def __init__(
+        self, student: StudentInference, permuted: Floats, circuits: StudentInference | None = None
+    ) -> None:
         self.student, self.permuted = student, np.sort(permuted)
+        self.students = [student] if circuits is None else [student, circuits]
         self.value, self.n = student.value, student.n
-        self.method = (
-            f"the wider of: {student.method}; {self.permuted.size} labellings of the circuits, shifted"
-        )
+        methods = "; ".join(one.method for one in self.students)
+        self.method = f"the widest of: {methods}; {self.permuted.size} labellings of the circuits, shifted"
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        low, high = self.student.interval(confidence)
+        ends = [one.interval(confidence) for one in self.students]
+        low, high = min(end[0] for end in ends), max(end[1] for end in ends)
         beyond = math.floor((1 - confidence) / 2 * self.permuted.size + 1e-9)
         if beyond < 1:
             return -math.inf, math.inf
@@ -115,7 +139,7 @@ class LabelledInference:
         return max(1, int(far.sum())) / self.permuted.size
 
     def p_value(self, op: Op, threshold: float) -> float:
-        return max(self.student.p_value(op, threshold), self.labels_p(op, threshold))
+        return max(*(one.p_value(op, threshold) for one in self.students), self.labels_p(op, threshold))
 
     def needed(self, op: Op, threshold: float) -> dict[str, Any]:
         """More subtasks where the labellings leave it open, more examples where the errors do."""

@@ -12,6 +12,7 @@ from circuittest.stats.labellings import (
     LabelledInference,
     first_minus_second,
     labellings,
+    leave_one_out,
     within_minus_cross,
 )
 from circuittest.stats.simultaneous import StudentInference
@@ -150,10 +151,27 @@ def test_statistics_by_hand() -> None:
     assert within_minus_cross(np.stack([matrix, matrix]), labels).shape == (2, 2)
 
 
+def test_leaving_out_one_circuit_at_a_time() -> None:
+    matrix = np.eye(6)
+    matrix[0, 1], matrix[0, 2], matrix[1, 2] = 0.9, 0.6, 0.3
+    matrix = np.maximum(matrix, matrix.T)
+    matrix[3:, 3:] = 0.5
+    error, df = leave_one_out(matrix, np.array([0, 0, 0, 1, 1, 1]))
+    # without each of the first three circuits one pair is left: 0.3, 0.6, 0.9; the others do not vary
+    assert error == pytest.approx(np.sqrt(2 / 3 * 2 * 0.3**2))
+    assert df == 2
+
+
+def test_two_subtasks_a_condition_are_too_few() -> None:
+    lab = other_task(two_forms(0.3), others={"few": ScoreLab(FEATURES, edges=two_forms(0.3))})
+    assert "has 2 blocks; three are needed" in lab.stability_difference("form", against="few", **FAST).invalid
+
+
 def test_interval_and_p_value_agree() -> None:
     rng = np.random.default_rng(0)
     permuted = np.concatenate([[0.5], rng.normal(0, 0.2, 200)])
-    found = LabelledInference(StudentInference(0.5, 0.05, 20, 100, "t"), permuted)
+    circuits = StudentInference(0.5, 0.12, 4, 100, "t")
+    found = LabelledInference(StudentInference(0.5, 0.05, 20, 100, "t"), permuted, circuits)
     assert isinstance(found, Inference)
     for threshold in np.linspace(-0.6, 1.4, 41):
         low, high = found.interval(0.95)
