@@ -42,7 +42,7 @@ def kept(
     """
     from circuittest.measure.memory import Fallbacks
 
-    identity = getattr(model, "identity", None)
+    identity = identity_of(model)
     made, before = False, Fallbacks.count
 
     def really() -> T:
@@ -68,6 +68,20 @@ def kept(
     return found
 
 
+def identity_of(model: LoadedModel) -> str | None:
+    """What results of a model are kept under; None where they are not, as where somebody put hooks into it.
+
+    Raises UsageError where the weights changed since they were hashed.
+    """
+    identity: str | None = getattr(model, "identity", None)
+    module = vars(model).get("module")
+    if identity is None or module is None:  # weights that were not read are those of the files
+        return identity
+    model.check_unchanged()
+    hooked = any(part._forward_hooks or part._forward_pre_hooks for part in module.modules())
+    return None if hooked else identity
+
+
 def checked(store: Store | None, model: LoadedModel) -> None:
     """Raise InterventionError where the model's preflight fails; one that passed is remembered."""
     from circuittest.models.preflight import require
@@ -76,7 +90,7 @@ def checked(store: Store | None, model: LoadedModel) -> None:
         require(model.checks)
         return [check.name for check in model.checks]
 
-    identity = getattr(model, "identity", None)
+    identity = identity_of(model)
     if store is None or identity is None:
         passed()
     else:
@@ -88,7 +102,7 @@ def weights_of(store: Store | None, model: LoadedModel) -> Weights | None:
     """Traces of the weights (`circuittest.models.traces`), which are read where the store has no traces of them."""
     from circuittest.models import traces
 
-    identity = getattr(model, "identity", None)
+    identity = identity_of(model)
     if store is None or identity is None:
         return traces.weights_of(model)
     key = key_of({"kind": "weights", "model": identity, "versions": versions()})

@@ -96,14 +96,18 @@ class LoadedModel:
         fingerprint of other weights.
         """
         module = self.module  # first, for it may be loaded only now
-        if self.versions and self.versions != tuple(tensor._version for _, tensor in weights(module)):
+        self.check_unchanged()
+        with frozen(module):
+            yield
+
+    def check_unchanged(self) -> None:
+        """Raise UsageError where the weights changed since they were hashed."""
+        if self.versions and self.versions != tuple(tensor._version for _, tensor in weights(self.module)):
             raise UsageError(
                 f"the weights of {self.name} changed since the model was wrapped",
                 "its fingerprint, under which results are kept, is that of the earlier weights",
                 "wrap the module again after each step of training",
             )
-        with frozen(module):
-            yield
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:

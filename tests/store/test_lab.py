@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from circuittest import Lab, zoo
-from circuittest.errors import InterventionError, LoadError
+from circuittest.errors import InterventionError, LoadError, UsageError
 from circuittest.lab import kept
 from circuittest.models import lazy, loading, untrained
 from circuittest.models.preflight import Check
@@ -271,6 +271,33 @@ def test_a_loaded_model_is_kept(root):
     with watching() as watch:
         Lab(loading.load_model("zoo:gqa", store=Store(root)), "ioi", **SIZES, store=root).scores()
     assert watch.cached
+
+
+def test_a_model_into_which_somebody_put_hooks_is_neither_looked_up_nor_kept(root):
+    plain = Lab("zoo:gqa", "ioi", **SIZES, store=root)
+    right = plain.outcomes([()]).measure("log_prob")
+    steered = Lab("zoo:gqa", "ioi", **SIZES, store=root)
+    layer = steered.model.blocks[2].block
+    layer.register_forward_hook(lambda module, args, output: output * 1.5)
+    with watching() as watch:
+        wrong = steered.outcomes([()]).measure("log_prob")
+        steered.outcomes([()], split="discover")
+    assert (watch.found, watch.measured) == (0, 2)
+    assert abs(wrong - right).max() > 0.01
+    with watching() as watch:
+        again = Lab("zoo:gqa", "ioi", **SIZES, store=root)
+        assert (again.outcomes([()]).measure("log_prob") == right).all()
+        again.outcomes([()], split="discover")
+    assert (watch.found, watch.measured) == (1, 1)
+
+
+def test_a_model_whose_weights_somebody_changed_is_refused_though_there_is_an_entry(root):
+    Lab("zoo:gqa", "ioi", **SIZES, store=root).outcomes([()])
+    lab = Lab("zoo:gqa", "ioi", **SIZES, store=root)
+    with torch.no_grad():
+        next(lab.model.module.parameters()).add_(1)
+    with pytest.raises(UsageError, match="changed since the model was wrapped"):
+        lab.outcomes([()])
 
 
 # What must not be remembered
