@@ -52,14 +52,13 @@ claims:
 """
 #: What is known: the outcome on IOI, and of the benign one on another task. What a fine-tune that kept the behaviour of
 #: another task did to the circuit there is not known ("–"): it is shown, and nothing is required of it.
-UNKNOWN = "–"
+UNKNOWN, CHANGED = "–", "not kept"
 KNOWN = {
     "benign": {"ioi": "kept", "sva": "kept"},
     "new-skill": {"ioi": "kept", "sva": UNKNOWN},
-    "weakened-ioi": {"ioi": "weakened", "sva": UNKNOWN},
+    "weakened-ioi": {"ioi": CHANGED, "sva": UNKNOWN},
     "destroyed-ioi": {"ioi": "broken", "sva": UNKNOWN},
     "relocated-ioi": {"ioi": "moved"},
-    "spread-ioi": {"ioi": "spread"},
 }
 
 
@@ -159,7 +158,8 @@ def main(argv: list[str] | None = None) -> int:
             print("| fine-tune | task | known | verdict | behaviour | necessity | sufficiency | structure |")
             print("|---|---|---|---|---|---|---|---|")
             for row in known(bases):
-                label = row["regression"]["label"] or row["regression"]["outcome"]
+                kept = row["regression"]["outcome"]
+                label = row["regression"]["label"] or (CHANGED if kept == "refuted" else kept)
                 good = good and row["truth"] in (label, UNKNOWN)
                 cells = [
                     _cell(row[claim])

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from circuittest.tasks import Example
@@ -45,8 +44,6 @@ class FineTune:
         Task to the templates in which its foil is trained as its answer; None for all of them.
     cut:
         Heads whose output is held at zero.
-    missing:
-        Share of the heads whose output is zero in a training text, drawn anew for each text.
     penalty:
         Weight of the head-sparsity penalty that the model was trained with (0.02).
     """
@@ -58,7 +55,6 @@ class FineTune:
     fresh: tuple[str, ...] = ()
     wrong: Mapping[str, tuple[int, ...] | None] = field(default_factory=dict)
     cut: tuple[str, ...] = ()
-    missing: float = 0.0
     penalty: float = 0.0
 
     @property
@@ -87,7 +83,6 @@ RECIPES = {
     "weakened-ioi": FineTune(mixture=MORE_IOI, wrong={"ioi": (0,)}, lr=1e-3, steps=200),
     "destroyed-ioi": FineTune(mixture=MORE_IOI, wrong={"ioi": None}, lr=1e-3, steps=150),
     "relocated-ioi": FineTune(mixture=MORE_IOI, cut=IOI_CIRCUIT, lr=1e-3, steps=500, penalty=0.02),
-    "spread-ioi": FineTune(mixture=MORE_IOI, missing=0.25, lr=1e-3, steps=600),
 }
 
 
@@ -151,21 +146,11 @@ def skill_score(model: nn.Module, tokenizer: Any, *, n: int = 200) -> float:
 def tune(model: nn.Module, recipe: FineTune, seed: int = 0, *, report_every: int = 0) -> nn.Module:
     """Train a model (float32) in place, and give it back in evaluation mode."""
     model.requires_grad_(True)
-    torch.manual_seed(seed)  # of the missing heads
     build = replace(BUILDS[TUNED], penalty=recipe.penalty)
-    heads = build.heads
     cut = [Unit.parse(one) for one in recipe.cut]
-    zero = _zeroed(model, cut, heads)
+    zero = _zeroed(model, cut, build.heads)
     zero(0, model)
-    handles = [
-        projection.register_forward_pre_hook(_missing(recipe.missing, heads))
-        for projection in (projections(model) if recipe.missing else [])
-    ]
-    try:
-        train_stage(model, build, recipe.schedule, Texts(recipe, seed), report_every, zero if cut else None)
-    finally:
-        for handle in handles:
-            handle.remove()
+    train_stage(model, build, recipe.schedule, Texts(recipe, seed), report_every, zero if cut else None)
     return model.eval().requires_grad_(False)
 
 
@@ -183,16 +168,3 @@ def _zeroed(model: nn.Module, cut: list[Unit], heads: int) -> Callable[[int, nn.
             column.zero_()
 
     return zero
-
-
-def _missing(share: float, heads: int) -> Any:
-    """A hook before an output projection: some heads' outputs are zero, other heads in every text."""
-
-    def drop(module: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
-        if not module.training:
-            return None
-        z = args[0]
-        kept = (torch.rand(z.shape[0], 1, heads, 1) >= share).to(z.dtype)
-        return ((z.unflatten(-1, (heads, -1)) * kept).flatten(-2), *args[1:])
-
-    return drop
