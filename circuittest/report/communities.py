@@ -102,7 +102,7 @@ def to_json(proposal: Proposal) -> dict[str, Any]:
 def drawing(proposal: Proposal, *, page: bool = True) -> str:
     """The affinities ordered by community, as SVG text: the darker, the stronger; negative ones in the other colour.
 
-    Each community has a frame and its verdict beside it. What is below a tenth of the strongest affinity is left white.
+    Each community has a frame and its verdict beside it. What is below a fifth of the strongest affinity is left white.
     `page`: with the style sheet inside, so that the file stands alone.
     """
     place = {unit: row for row, unit in enumerate(proposal.structure.units)}
@@ -142,7 +142,7 @@ def _shades(matrix: Any, cell: float, left: float, top: float) -> list[str]:
     tenths = np.minimum(np.abs(matrix) / strongest * 10, 9.999).astype(int)
     found = []
     for sign, kind in ((1.0, "above"), (-1.0, "below")):
-        for tenth in range(1, 10):
+        for tenth in range(2, 10):
             where = np.argwhere((tenths == tenth) & (np.sign(matrix) == sign)).tolist()
             if where:
                 squares = "".join(
