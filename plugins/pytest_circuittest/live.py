@@ -76,6 +76,8 @@ def _display(config: pytest.Config) -> Callable[[Progress], Any] | None:
     def line(text: str) -> None:
         with past_capture():
             reporter.ensure_newline()
+            if writer.width_of_current_line:  # dots of a quiet run
+                writer.line()
             reporter.write_line(text)
             writer.flush()
 
