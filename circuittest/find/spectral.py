@@ -88,7 +88,7 @@ def _settled(x: Floats, centres: Floats) -> tuple[Floats, Labels]:
         if before is not None and (labels == before).all():
             break
         before = labels
-    return centres, labels
+    return centres, np.asarray(labels, dtype=np.intp)
 
 
 def in_order(labels: ArrayLike) -> Labels:
