@@ -7,6 +7,7 @@ so that identities and finite differences hold to float64 precision.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -285,6 +286,12 @@ def save(module: nn.Module, directory: Path, *, with_tokenizer: bool = True) -> 
     if with_tokenizer:
         tokenizer().save_pretrained(directory)
     return directory
+
+
+def configure(directory: Path, **changes: Any) -> None:
+    """Change a saved model's configuration."""
+    file = directory / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
 
 
 def randomise(module: nn.Module, seed: int) -> None:
