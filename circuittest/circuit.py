@@ -54,7 +54,14 @@ class Circuit:
 
     @classmethod
     def of(cls, ids: Iterable[str | Unit | Edge], **more: Any) -> Circuit:
-        """A circuit from ids of units and edges in any order."""
+        """A circuit from ids of units and edges in any order.
+
+        >>> circuit = Circuit.of(["L4.H1", "L0.H3", "L4.H1"])
+        >>> circuit.units
+        (L0.H3, L4.H1)
+        >>> (circuit - Circuit.of(["L0.H3"])).units
+        (L4.H1,)
+        """
         listed = [ids] if isinstance(ids, str) else list(ids)
         is_edge = [isinstance(i, Edge) or (isinstance(i, str) and "->" in i) for i in listed]
         edges = [i for i, edge in zip(listed, is_edge, strict=True) if edge]

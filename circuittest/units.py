@@ -134,7 +134,13 @@ class Edge:
 
 
 def parse(text: str) -> Unit | Edge:
-    """Read the id of a unit or of an edge. Raises UnitError."""
+    """Read the id of a unit or of an edge. Raises UnitError.
+
+    >>> parse("L3.H5").layer
+    3
+    >>> parse("L0.H3->L4.KV0.k").target
+    L4.KV0
+    """
     return Edge.parse(text) if isinstance(text, str) and "->" in text else Unit.parse(text)
 
 

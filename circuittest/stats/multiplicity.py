@@ -12,6 +12,9 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
 
     The i-th smallest of m becomes max over j <= i of min(1, (m - j + 1) p_(j)). None (an invalid claim)
     stays None but counts as one of the m declared claims, since declaring it was a chance to pass.
+
+    >>> holm([0.01, 0.04, None])
+    [0.03, 0.08, None]
     """
     for p in p_values:
         if p is not None and not 0.0 <= p <= 1.0:

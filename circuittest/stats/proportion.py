@@ -22,6 +22,9 @@ class ProportionInference:
     ----------
     successes, trials:
         Counts, 0 <= successes <= trials, trials >= 1.
+
+    >>> [round(end, 3) for end in ProportionInference(18, 20).interval()]
+    [0.683, 0.988]
     """
 
     def __init__(self, successes: int, trials: int, *, kind: Literal["exact", "wilson"] = "exact") -> None:
