@@ -23,12 +23,28 @@ from circuittest.commands import (
     scan,
     schema,
     store,
+    sweep,
     tasks,
     zoo,
 )
 from circuittest.errors import CircuittestError
 
-COMMANDS = (init, check, diff, find, scan, roles, communities, doctor, tasks, listing, store, zoo, schema)
+COMMANDS = (
+    init,
+    check,
+    diff,
+    sweep,
+    find,
+    scan,
+    roles,
+    communities,
+    doctor,
+    tasks,
+    listing,
+    store,
+    zoo,
+    schema,
+)
 BAD_USAGE = 2
 
 

@@ -79,18 +79,18 @@ def load_model(
         return from_module(ref, tokenizer)
     code = "remote-code" in trust
     store = None if trust else store
-    wanted, place = _dtype_called(dtype), _device_called(device)
-    source = _source(str(ref))
+    wanted, place = _dtype_called(dtype), device_called(device)
+    place_of_files = source(str(ref))
     called = name or str(ref)
-    only_cached = hub.only_cached(source)
+    only_cached = hub.only_cached(place_of_files)
 
     def load() -> LoadedModel:
         with _quiet():
-            module = _read(str(ref), source, wanted, only_cached=only_cached, trust=trust)
+            module = _read(str(ref), place_of_files, wanted, only_cached=only_cached, trust=trust)
             own = tokenizer if tokenizer is not None and not isinstance(tokenizer, str | Path) else None
             if own is None:
                 own = _read_tokenizer(
-                    str(ref), str(tokenizer) if tokenizer is not None else source, code=code
+                    str(ref), str(tokenizer) if tokenizer is not None else place_of_files, code=code
                 )
         module = module.eval().requires_grad_(False)
         if not _is_quantised(module):
@@ -100,10 +100,12 @@ def load_model(
 
     def words() -> Any:
         with _quiet():
-            return _read_tokenizer(str(ref), source)
+            return _read_tokenizer(str(ref), place_of_files)
 
     folder = (
-        hub.snapshot(source, only_cached=only_cached) if store is not None and tokenizer is None else None
+        hub.snapshot(place_of_files, only_cached=only_cached)
+        if store is not None and tokenizer is None
+        else None
     )
     files = None if folder is None or store is None else lazy.files_of(folder, store)
     if store is None or files is None:
@@ -152,7 +154,7 @@ def from_module(
     )
 
 
-def _source(name: str) -> str:
+def source(name: str) -> str:
     """What transformers is given: a directory or a hub id."""
     if name.startswith("zoo:"):
         from circuittest import zoo
@@ -318,7 +320,7 @@ def _dtype_called(dtype: str | torch.dtype) -> torch.dtype:
     return _DTYPES[dtype]
 
 
-def _device_called(device: str | torch.device) -> torch.device:
+def device_called(device: str | torch.device) -> torch.device:
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
