@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from circuittest.claims.kept import Ablation, Kept, Metric, Where, halves, keep, reach, share
+from circuittest.claims.clusters import Cluster, cluster_labels, clustered, few_clusters
+from circuittest.claims.kept import Ablation, Kept, Metric, Where, halves, keep, reach, share, too_few
 from circuittest.stats import Estimate
 from circuittest.stats.absolute import AbsoluteInference
 from circuittest.stats.resampling import Floats
@@ -23,8 +24,6 @@ Units = tuple[Unit, ...]
 
 #: Circuits with at most this many units have all their subsets knocked out (2^5 = 32).
 ALL_SUBSETS_UP_TO = 5
-#: Fewer examples than this cannot be split into halves that search and test.
-FEWEST = 8
 
 
 def completeness(
@@ -37,6 +36,7 @@ def completeness(
     universe: str | None = None,
     subsets: int = 20,
     greedy: int = 5,
+    cluster: Cluster = "none",
     seed: int = 0,
 ) -> Estimate:
     """Largest difference between circuit and model when the same units of the circuit are knocked out.
@@ -60,27 +60,29 @@ def completeness(
         Random subsets, each unit in with probability 1/2.
     greedy:
         Steps of the search that adds, one by one, the unit that drives circuit and model farthest apart.
+    cluster:
+        Which examples are drawn together, and kept in one half (`circuittest.claims.clusters`).
     seed:
         Of subsets, halves and resampling.
 
-    Invalid as `sufficiency` is, and for fewer than eight examples.
+    Invalid as `sufficiency` is, and for fewer than eight examples, or clusters of them.
     """
+    groups = cluster_labels(lab.data.evaluate, cluster)
     kept, reason = keep(
-        lab, circuit, universe=universe, ablation=ablation, positions=positions, metric=metric
+        lab, circuit, universe=universe, ablation=ablation, positions=positions, metric=metric, groups=groups
     )
-    choices = kept.choices | {"subsets": subsets, "greedy": greedy, "seed": seed}
+    choices = kept.choices | {"subsets": subsets, "greedy": greedy, "cluster": cluster, "seed": seed}
 
     def invalid(reason: str, details: dict[str, Any] | None = None) -> Estimate:
         return lab.estimate("completeness", circuit, choices=choices, details=details or {}, invalid=reason)
 
     n = len(lab.data.evaluate)
-    if n < FEWEST:
-        return invalid(f"{n} examples: half search and half test, so that {FEWEST} are needed at least")
-    if reason:
+    if reason := too_few(n, groups, cluster) or reason:
         return invalid(reason)
     full, empty = kept.outcomes([(), kept.universe])
-    search, test = halves(n, seed)
-    span = reach(full[test], empty[test], kept.metric, seed)
+    search, test = halves(n, seed, groups)
+    tested = None if groups is None else [groups[i] for i in test]
+    span = reach(full[test], empty[test], kept.metric, seed, tested)
     if span.reason:
         return invalid(f"on the testing half {span.reason}", span.details())
     family = _family(kept, circuit.units, subsets, greedy, search, seed)
@@ -97,7 +99,9 @@ def completeness(
         "knocked_out": [[str(u) for u in units] for units in sets],
         "gaps": ratios,
         "searched_on": [lab.data.evaluate[i].index for i in search],
+        **clustered(tested, cluster),
     }
+    hints = _hints(sets[lead], ratios[lead]) if inference.interval()[0] > 0 else ()
     return lab.estimate(
         "completeness",
         circuit,
@@ -105,7 +109,7 @@ def completeness(
         n_examples=int(test.size),
         choices=choices,
         details=details,
-        hints=_hints(sets[lead], ratios[lead]) if inference.interval()[0] > 0 else (),
+        hints=hints + few_clusters(tested, cluster),
     )
 
 

@@ -18,7 +18,7 @@ from circuittest.claims.gates import competent, disjoint, usable_circuit
 from circuittest.claims.necessity import circuit_universe
 from circuittest.stats import MeanInference, RatioInference
 from circuittest.stats.bounded_ratio import BoundedRatioInference
-from circuittest.stats.resampling import Floats
+from circuittest.stats.resampling import Floats, partition
 from circuittest.units import Unit
 
 if TYPE_CHECKING:
@@ -30,6 +30,9 @@ Ablation = Literal["counterfactual", "mean", "mean-positions", "resample", "zero
 Where = Literal["all", "not-first", "answer"]
 Metric = Literal["logit_diff", "log_prob", "prob_diff", "accuracy"]
 Graded = Literal["logit_diff", "log_prob", "prob_diff"]
+
+#: Fewer examples, or clusters of them, than this cannot be split into halves that search and test.
+FEWEST = 8
 
 #: Range of each measure by definition; None where it has none.
 _BOUNDS: dict[str, tuple[float, float] | None] = {
@@ -231,10 +234,21 @@ def share(numerator: Floats, span: Range, *, between: bool = False, seed: int) -
     return BoundedRatioInference(numerator, below, span.groups, width=width, between=between, seed=seed)
 
 
-def halves(count: int, seed: int) -> tuple[Positions, Positions]:
-    """Positions of the examples that may search, and of those that test."""
-    order = np.random.default_rng(seed).permutation(count)
-    return np.sort(order[: count // 2]), np.sort(order[count // 2 :])
+def halves(count: int, seed: int, groups: Sequence[str] | None = None) -> tuple[Positions, Positions]:
+    """Positions of the examples that may search, and of those that test; examples of one group stay together."""
+    clusters = partition(count, groups)
+    order = np.random.default_rng(seed).permutation(clusters.count)
+    search = np.isin(clusters.codes, order[: clusters.count // 2])
+    return np.flatnonzero(search), np.flatnonzero(~search)
+
+
+def too_few(count: int, groups: Sequence[str] | None, cluster: str) -> str:
+    """Why examples cannot be split into halves that search and test, or ""."""
+    found = partition(count, groups).count
+    if found >= FEWEST:
+        return ""
+    what = "examples" if groups is None else f"different {cluster}s"
+    return f"{found} {what}: half search and half test, so that {FEWEST} are needed at least"
 
 
 def _finite(value: float) -> float | None:

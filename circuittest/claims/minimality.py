@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from circuittest.claims.completeness import FEWEST
-from circuittest.claims.kept import Ablation, Kept, Metric, Where, halves, keep
+from circuittest.claims.clusters import Cluster, cluster_labels, clustered, few_clusters
+from circuittest.claims.kept import Ablation, Kept, Metric, Positions, Where, halves, keep, too_few
 from circuittest.claims.ranges import Count
 from circuittest.stats import Estimate
 from circuittest.stats.exceedance import ExceedanceInference
@@ -38,6 +38,7 @@ def minimality(
     positions: Where = "all",
     metric: Metric | None = None,
     universe: str | None = None,
+    cluster: Cluster = "none",
     seed: int = 0,
 ) -> Estimate:
     """Share of the circuit's units that matter more than random additions do.
@@ -66,21 +67,29 @@ def minimality(
         References to draw for each kind of unit, at least 20; all of them where there are fewer.
     ablation, positions, metric, universe, seed:
         As in `sufficiency`.
+    cluster:
+        Which examples are drawn together, and kept in one half (`circuittest.claims.clusters`).
 
     Invalid as `sufficiency` is, but for the range, which does not enter; when fewer than 20 units of a kind are left
-    outside the circuit; and, with "knockouts", for fewer than eight examples.
+    outside the circuit; and, with "knockouts", for fewer than eight examples, or clusters of them.
     """
+    groups = cluster_labels(lab.data.evaluate, cluster)
     kept, reason = keep(
-        lab, circuit, universe=universe, ablation=ablation, positions=positions, metric=metric
+        lab, circuit, universe=universe, ablation=ablation, positions=positions, metric=metric, groups=groups
     )
-    choices = kept.choices | {"given": given, "quantile": quantile, "controls": controls, "seed": seed}
+    choices = kept.choices | {
+        "given": given,
+        "quantile": quantile,
+        "controls": controls,
+        "cluster": cluster,
+        "seed": seed,
+    }
 
     def invalid(reason: str) -> Estimate:
         return lab.estimate("minimality", circuit, choices=choices, invalid=reason)
 
-    n = len(lab.data.evaluate)
-    if given == "knockouts" and n < FEWEST:
-        return invalid(f"{n} examples: half search and half test, so that {FEWEST} are needed at least")
+    if given == "knockouts" and (few := too_few(len(lab.data.evaluate), groups, cluster)):
+        return invalid(few)
     if reason:
         return invalid(reason)
     if not 0 < quantile < 1:
@@ -96,12 +105,14 @@ def minimality(
     if given == "circuit":
         effects = _of_circuit(kept, circuit.units, drawn)
     else:
-        effects = _of_knockouts(kept, circuit.units, drawn, seed)
+        effects = _of_knockouts(kept, circuit.units, drawn, seed, groups)
+    tested = None if groups is None else [groups[i] for i in effects.examples]
     tests = [
         ExceedanceInference(
             effects.own[unit].sizes,
             np.array([effects.references[r].sizes for r in drawn[unit.kind]]),
             len(pools[unit.kind]),
+            tested,
             seed=seed,
         )
         for unit in circuit.units
@@ -139,16 +150,17 @@ def minimality(
             for kind, units in drawn.items()
         },
         "noise": effects.noise,
+        **clustered(tested, cluster),
     }
     return lab.estimate(
         "minimality",
         circuit,
         inference=inference,
-        n_examples=effects.n,
+        n_examples=int(effects.examples.size),
         n_controls=sum(map(len, drawn.values())),
         choices=choices,
         details=details,
-        hints=_hints(below, rows),
+        hints=_hints(below, rows) + few_clusters(tested, cluster),
     )
 
 
@@ -166,12 +178,12 @@ class Effect:
 
 @dataclass(frozen=True)
 class Effects:
-    """Of the circuit's units and of the references, on `n` examples; changes up to `noise` are rounding, and none."""
+    """Of the circuit's units and of the references, on some examples; changes up to `noise` are rounding, and none."""
 
     own: dict[Unit, Effect]
     references: dict[Unit, Effect]
     noise: float
-    n: int
+    examples: Positions
 
 
 def _of_circuit(kept: Kept, units: Units, drawn: dict[str, Units]) -> Effects:
@@ -183,13 +195,15 @@ def _of_circuit(kept: Kept, units: Units, drawn: dict[str, Units]) -> Effects:
     base, without, added = scores[0], scores[1 : len(units) + 1], scores[len(units) + 1 :]
     own = {v: _effect(base - row, noise) for v, row in zip(units, without, strict=True)}
     others = {r: _effect(row - base, noise) for r, row in zip(references, added, strict=True)}
-    return Effects(own, others, noise, int(base.size))
+    return Effects(own, others, noise, np.arange(base.size))
 
 
-def _of_knockouts(kept: Kept, units: Units, drawn: dict[str, Units], seed: int) -> Effects:
+def _of_knockouts(
+    kept: Kept, units: Units, drawn: dict[str, Units], seed: int, groups: Sequence[str] | None
+) -> Effects:
     references = [r for pool in drawn.values() for r in pool]
     rng = np.random.default_rng(seed)
-    search, test = halves(len(kept.lab.data.evaluate), seed)
+    search, test = halves(len(kept.lab.data.evaluate), seed, groups)
     own = {v: [(), *((w,) for w in units if w != v), _less(units, [v])] for v in units}
     # as many contexts for a reference as for a unit of the circuit: one single knock-out, drawn at random, is left out
     others: dict[Unit, list[Units]] = {}
@@ -224,7 +238,7 @@ def _of_knockouts(kept: Kept, units: Units, drawn: dict[str, Units], seed: int) 
             for r, ks in others.items()
         },
         noise,
-        int(test.size),
+        test,
     )
 
 

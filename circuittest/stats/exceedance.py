@@ -8,15 +8,17 @@ One draw weighs examples with w ~ Dirichlet(1, ..., 1) and references with v ~ D
     sum_r v_r [ sum_i w_i (x_i - y_ri) + w_{n+1} k_r > 0 ],
 
 k_r the pseudo-example of `circuittest.stats.graded`, a quarter of the way beyond the extreme difference, or as
-much on the other side where all differences are equal. One more reference, which the unit does not exceed for
-the lower bound and does for the upper, stands for those that were not drawn: for R of R exceeded that is the
-exact binomial bound. With all references enumerated they are not resampled; above 5 % of the population they
-get the weights of a Pólya urn (`circuittest.stats.two_way`).
+much on the other side where all differences are equal. With groups the clusters are weighed, not the examples: x_i -
+y_ri is then the total of a cluster's differences. One more reference, which the unit does not exceed for the lower
+bound and does for the upper, stands for those that were not drawn: for R of R exceeded that is the exact binomial
+bound. With all references enumerated they are not resampled; above 5 % of the population they get the weights of a
+Pólya urn (`circuittest.stats.two_way`).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,7 +26,7 @@ from numpy.typing import ArrayLike
 from circuittest.errors import UsageError
 from circuittest.stats.inference import DRAWS, DrawnInference, Floats
 from circuittest.stats.mean import BEYOND
-from circuittest.stats.resampling import check_range, exponential_blocks, generator, sample
+from circuittest.stats.resampling import check_range, exponential_blocks, generator, partition, sample
 from circuittest.stats.two_way import FINITE_ABOVE
 
 
@@ -39,8 +41,8 @@ class ExceedanceInference(DrawnInference):
         Of the references, [R × n], on the same examples.
     population:
         How many references exist, or None for very many; equal to R when all are there.
-    seed, draws:
-        Of the resampling.
+    groups, seed, draws:
+        As for `MeanInference`.
 
     Raises
     ------
@@ -53,6 +55,7 @@ class ExceedanceInference(DrawnInference):
         values: ArrayLike,
         references: ArrayLike,
         population: int | None = None,
+        groups: Sequence[object] | ArrayLike | None = None,
         *,
         seed: int = 0,
         draws: int = DRAWS,
@@ -72,18 +75,24 @@ class ExceedanceInference(DrawnInference):
             raise UsageError(f"{draws} draws", "an interval needs at least 199")
         self.population, self.enumerated = population, population == self.n_controls
         differences = own[None] - table
-        order = np.lexsort(differences)  # permuting the examples changes nothing
-        self._differences = differences[:, order]
+        clusters = partition(self.n, groups)
+        self.n_clusters = clusters.count
+        totals, sizes = clusters.totals(differences.T).T, clusters.sizes
+        order = np.lexsort((*totals, sizes))  # permuting the examples changes nothing
+        self._totals, self._sizes = totals[:, order], sizes[order]
         self._noise = 1e-12 * max(1.0, float(np.abs(differences).max()))
-        self.value = float((self._differences.mean(axis=1) > self._noise).mean())
+        self.value = float((self._totals.sum(axis=1) > self._noise * self.n).mean())
         self.limits = (0.0, 1.0)
         self._seed, self._draws = seed, draws
         sets = f"all {self.n_controls}" if self.enumerated else f"{self.n_controls}"
         self.method = f"share of {sets} references exceeded, Dirichlet weights with pseudo-observations"
+        if groups is not None:
+            self.method += f", {self.n_clusters} clusters"
 
     def _draw(self) -> tuple[Floats, Floats]:
-        least, most = self._differences.min(axis=1), self._differences.max(axis=1)
-        middle = np.median(self._differences, axis=1)
+        means, size = self._totals / self._sizes, float(self._sizes.mean())
+        least, most = means.min(axis=1), means.max(axis=1)
+        middle = np.median(means, axis=1)
         equal = most - least <= self._noise
         beyond = (
             np.where(equal, -np.abs(least), least - BEYOND * (middle - least)),
@@ -92,12 +101,12 @@ class ExceedanceInference(DrawnInference):
         ends: tuple[list[Floats], list[Floats]] = ([], [])
         of_sets = self._reference_weights()
         position = 0
-        for weights in exponential_blocks(self._seed, self._draws, self.n + 1):
+        for weights in exponential_blocks(self._seed, self._draws, self.n_clusters + 1):
             v = of_sets[position : position + weights.shape[0]]
             position += weights.shape[0]
-            seen = weights[:, :-1] @ self._differences.T
+            seen = weights[:, :-1] @ self._totals.T
             for side, pseudo in enumerate(beyond):
-                above = seen + weights[:, -1:] * pseudo > self._noise * self.n
+                above = seen + weights[:, -1:] * (size * pseudo) > self._noise * self.n
                 share = np.einsum("br,br->b", v[:, :-1], above.astype(np.float64))
                 ends[side].append(share + v[:, -1] * side)
         return np.concatenate(ends[0]), np.concatenate(ends[1])

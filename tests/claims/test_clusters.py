@@ -128,3 +128,53 @@ def test_coverage_of_clusters() -> None:
     assert together.interval is not None
     assert together.interval[1] - together.interval[0] > alone.interval[1] - alone.interval[0]
     assert together.details["clusters"]["count"] == 12
+
+
+A, B, BACKUP = Unit("head", 1, 2), Unit("head", 3, 4), Unit("head", 4, 4)
+
+
+def block(index: int) -> bool:
+    """Every other block of six evaluation examples."""
+    return bool((index - 40) // 6 % 2)
+
+
+def test_completeness_of_clusters() -> None:
+    def graded(units: frozenset[Unit], i: int) -> float:  # B has a backup for every other block
+        lost = B in units and (BACKUP in units or not block(i))
+        return 4.0 * (A not in units and not lost) + 0.1 * (i % 5)
+
+    lab = TableLab(lambda units, i: float(A not in units), data=grouped(6, 40, 240), graded=graded)
+    alone = lab.completeness(circuit())
+    together = lab.completeness(circuit(), cluster="group")
+    groups = {item.index: item.group for item in lab.data.evaluate}
+    searched = {groups[i] for i in together.details["searched_on"]}
+    tested = set(groups.values()) - searched
+    assert len(searched) == len(tested) == 20
+    assert together.n_examples == 120
+    assert together.details["clusters"] == {"by": "group", "count": 20}
+    assert "clusters" not in alone.details
+    assert {groups[i] for i in alone.details["searched_on"]} == set(groups.values())
+    assert alone.interval is not None
+    assert together.interval is not None
+    assert together.interval[1] - together.interval[0] > 1.6 * (alone.interval[1] - alone.interval[0])
+    assert "5 different templates: half search" in lab.completeness(circuit(), cluster="template").invalid
+
+
+def test_minimality_of_clusters() -> None:
+    # B is worth 1 in every other block, each of the 46 heads outside 0.3 everywhere
+    def graded(units: frozenset[Unit], i: int) -> float:
+        there = 48 - len(units) - (A not in units) - (B not in units)
+        return 4.0 * (A not in units) + (B not in units and block(i)) + 0.3 * there
+
+    lab = TableLab(lambda units, i: float(A not in units), data=grouped(6), graded=graded)
+    alone, together = lab.minimality(circuit()), lab.minimality(circuit(), cluster="group")
+    assert alone.value == together.value == 1.0
+    p = [found.details["units"]["L3.H4"]["p_earns"] for found in (alone, together)]
+    assert p[0] <= 0.025 < p[1]
+    assert together.details["clusters"] == {"by": "group", "count": 10}
+    assert together.n_examples == 60
+    knocked = lab.minimality(circuit(), given="knockouts", controls=20, cluster="group")
+    assert knocked.details["clusters"]["count"] == 5  # as many search
+    assert "only 5 different groups" in knocked.hints[-1]
+    few = lab.minimality(circuit(), given="knockouts", cluster="template")
+    assert "5 different templates: half search" in few.invalid

@@ -203,6 +203,23 @@ def test_exceedance_counts_references() -> None:
     assert finite.interval()[0] > sampled.interval()[0]
 
 
+def test_exceedance_of_clusters() -> None:
+    rng = generator(2)
+    own, references = 0.3 + rng.normal(size=12), 0.5 * rng.normal(size=(25, 12))
+    alone = ExceedanceInference(own, references, 25, draws=DRAWS)
+    # four examples of each cluster that are all alike say no more than one
+    copies = ExceedanceInference(
+        np.repeat(own, 4), np.repeat(references, 4, axis=1), 25, np.repeat(np.arange(12), 4), draws=DRAWS
+    )
+    apart = ExceedanceInference(np.repeat(own, 4), np.repeat(references, 4, axis=1), 25, draws=DRAWS)
+    assert copies.value == alone.value
+    assert copies.interval() == alone.interval()
+    assert copies.method.endswith("12 clusters")
+    assert apart.interval()[0] > copies.interval()[0]
+    single = ExceedanceInference(own, references, 25, list("abcdefghijkl"), draws=DRAWS)
+    assert single.interval() == alone.interval()
+
+
 def test_exceedance_refuses() -> None:
     for bad in (([1.0, 2.0], [[1.0]]), ([1.0], [1.0]), ([1.0], [[math.nan]]), ([1.0], np.zeros((0, 1)))):
         with pytest.raises(UsageError):
