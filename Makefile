@@ -7,12 +7,13 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 QUICK := not slow and not real_model and not parity and not gpu
 
-.PHONY: help demo test full lint format ci clean
+.PHONY: help demo test full lint format docs ci clean
 help:
 	@echo "make demo    install, then judge the claims of example_suites/quickstart on the bundled model"
 	@echo "make test    the quick tests"
 	@echo "make full    every test, real models and simulations included (an hour or so on two cores)"
 	@echo "make lint    ruff and mypy        make format   rewrite the code as ruff wants it"
+	@echo "make docs    the site, into site/; a warning is an error"
 	@echo "make ci      what every change must pass (.ci/run)"
 
 $(INSTALLED): pyproject.toml constraints.txt
@@ -42,6 +43,10 @@ lint: $(INSTALLED)
 format: $(INSTALLED)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[docs]"
+	$(BIN)/python -m mkdocs build --strict --quiet
 
 ci:
 	.ci/run quick

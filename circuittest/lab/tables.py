@@ -188,7 +188,7 @@ class Tables(Subject):
         split: Split = "evaluate",
         count: int = 3,
     ) -> list[list[list[tuple[str, float]]]]:
-        """The most likely next tokens with their probabilities, [sets][rows], of the examples at some positions of a
+        """The most likely next tokens with their probabilities, `[sets][rows]`, of the examples at some positions of a
         split (`circuittest.measure.tokens.top_tokens`). To be shown: no claim is judged by them, and no budget charged.
         """
         from circuittest.lab.packing import ids

@@ -23,6 +23,8 @@ class ProportionInference:
     successes, trials:
         Counts, 0 <= successes <= trials, trials >= 1.
 
+    Examples
+    --------
     >>> [round(end, 3) for end in ProportionInference(18, 20).interval()]
     [0.683, 0.988]
     """

@@ -24,7 +24,10 @@ SMALL = [
 ]
 
 
-def test_proposals_are_printed_and_drawn(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_proposals_are_printed_and_drawn(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "150")
     file = tmp_path / "j.svg"
     assert main([*SMALL, "--propose-only", "--svg", str(file)]) == 0
     out = capsys.readouterr().out

@@ -74,6 +74,8 @@ def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Suite:
     for name in (
         "GITHUB_ACTIONS",
         "GITHUB_STEP_SUMMARY",
-    ):  # an inner run writes nothing on the page of the job
+        "PYTEST_XDIST_WORKER",
+        "PYTEST_XDIST_WORKER_COUNT",
+    ):  # an inner run writes nothing on the page of the job, and is no worker
         monkeypatch.delenv(name, raising=False)
     return Suite(pytester)

@@ -66,7 +66,7 @@ def plugins(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("plugins")
 def test_entry_points() -> None:
-    assert list_tasks()[11:] == ["broken", "made", "mine"]
+    assert list_tasks()[-3:] == ["broken", "made", "mine"]
     assert isinstance(get_task("mine", pool="train"), Mine)
     assert get_task("made") is MADE
     assert get_task("ioi").name == "ioi", "a plugin cannot replace a built-in task"

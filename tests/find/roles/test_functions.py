@@ -123,7 +123,8 @@ def test_bad_asks(lab: Closed) -> None:
         form_and_function(lab, ["x"])
 
 
-def test_the_tables_of_the_command(lab: Closed) -> None:
+def test_the_tables_of_the_command(lab: Closed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "150")
     found = form_and_function(lab, ["induction", "copy"], carriers=1, single=True)
     text = summary(lab, found)
     assert "induction 1.00" in text
