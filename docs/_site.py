@@ -38,7 +38,7 @@ def claims() -> str:
     for name, module in sorted(_BUILT_IN.items()):
         tree = ast.parse((ROOT / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8"))
         (found,) = (
-            n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == name.rpartition(".")[2]
+            n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == name.replace(".", "_")
         )
         text = ast.get_docstring(found) or ""
         found.body = [ast.Expr(ast.Constant(...))]
