@@ -149,16 +149,18 @@ def _judged(one: Item) -> dict[str, Any]:
 
 
 def _circuit(spec: Any, lab: Any) -> dict[str, Any] | None:
-    """The circuit that the spec describes, as it is in this model."""
+    """The circuit that the claims judge in this model: the lock's, the one given, or found by the recipe."""
     from circuittest.circuit import Circuit
     from circuittest.find.recipe import propose
     from circuittest.measure.edges import edges
 
-    if spec.circuit is None:
+    locked = None if spec.lock is None or spec.rediscover else spec.lock.circuits.get("circuit")
+    source = spec.circuit if locked is None else locked.circuit
+    if source is None:
         return None
-    fixed = isinstance(spec.circuit, Circuit)
-    found = lab.circuit(spec.circuit) if fixed else propose(lab, spec.circuit)
-    options = {} if fixed else dict(spec.circuit)
+    fixed = isinstance(source, Circuit)
+    found = lab.circuit(source) if fixed else propose(lab, source)
+    options = {} if fixed else dict(source)
     by_edges = bool(found.edges) or options.get("level") == "edges"
     universe = options.get("universe", "all" if fixed or options.get("method") == "minimal" else "heads")
     ends = {end for edge in found.edges for end in (edge.source, edge.target)} | set(found.units)
@@ -218,7 +220,12 @@ def weights(model: str) -> dict[str, str]:
             raise LoadError(f"{model} is not whole", why, "wait until it is written, or save it again")
         return {path.name: _digest(path) for path in (*files, *tensors)}
     snapshot = hub.snapshot(place, only_cached=hub.only_cached(place))
-    return {"hub": place, "commit": "" if snapshot is None else Path(snapshot).name}
+    if snapshot is None:
+        why = (
+            "the hub does not say which commit it is, so that results could be filed under another revision's"
+        )
+        raise LoadError(f"{model} cannot be swept by name", why, "download it, and name the folder")
+    return {"hub": place, "commit": Path(snapshot).name}
 
 
 @cache
