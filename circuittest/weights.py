@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from circuittest.circuit import Circuit
-from circuittest.units import Layout, Unit
+from circuittest.units import Edge, Layout, Unit
 
 #: Numbers in a sample of weights: the standard error of a correlation of zero is 0.03.
 SAMPLE = 1024
@@ -70,12 +70,12 @@ def correlation(one: Weights, other: Weights) -> float | None:
 def exchanged(base: Weights, here: Weights, layout: Layout) -> dict[Unit, Unit] | None:
     """Where each head and KV group of the base is here: {} where all are in their place.
 
-    None where the models differ in more than the order of heads within layers.
+    None where the models differ in more than the order of heads within layers, or where no whole KV group is found.
     """
     if not base.heads or base.rest != here.rest or len(base.heads) != len(here.heads):
         return None
     moved: dict[Unit, Unit] = {}
-    grouped = layout.group_size > 1
+    size = layout.group_size
     for layer, (before, after) in enumerate(zip(base.heads, here.heads, strict=True)):
         if sorted(before) != sorted(after):
             return None
@@ -86,14 +86,16 @@ def exchanged(base: Weights, here: Weights, layout: Layout) -> dict[Unit, Unit] 
         stays = {i for i, (old, new) in enumerate(zip(before, after, strict=True)) if old == new}
         for index in stays:
             places[before[index]].remove(index)
-        for index, digest in enumerate(before):
-            if index in stays:
-                continue
-            to = places[digest].pop(0)
-            moved[Unit("head", layer, index)] = Unit("head", layer, to)
-            group, now = index // layout.group_size, to // layout.group_size
-            if grouped and group != now:
-                moved[Unit("kv", layer, group)] = Unit("kv", layer, now)
+        now = [index if index in stays else places[digest].pop(0) for index, digest in enumerate(before)]
+        for index, to in enumerate(now):
+            if index != to:
+                moved[Unit("head", layer, index)] = Unit("head", layer, to)
+        for group in range(layout.n_kv_heads):
+            homes = {to // size for to in now[group * size : (group + 1) * size]}
+            if len(homes) > 1:  # its heads went to several: groups with equal keys and values, mixed anew
+                return None
+            if homes != {group}:
+                moved[Unit("kv", layer, group)] = Unit("kv", layer, homes.pop())
     return moved
 
 
@@ -103,5 +105,7 @@ def placed(units: Iterable[Unit], moved: Mapping[Unit, Unit]) -> tuple[Unit, ...
 
 
 def placed_circuit(circuit: Circuit, moved: Mapping[Unit, Unit]) -> Circuit:
-    """A circuit of units of the base, where they are now."""
-    return Circuit(placed(circuit.units, moved), circuit.edges, circuit.name, circuit.layout, circuit.origin)
+    """A circuit of units and edges of the base, where they are now."""
+    at = lambda unit: moved.get(unit, unit)
+    edges = tuple(sorted(Edge(at(edge.source), at(edge.target), edge.slot) for edge in circuit.edges))
+    return Circuit(placed(circuit.units, moved), edges, circuit.name, circuit.layout, circuit.origin)

@@ -209,16 +209,15 @@ class Pair:
 
     def relation(self) -> dict[str, Any]:
         """For the record: how much the weights have in common, and which heads changed places."""
-        places = {str(before): str(after) for before, after in sorted(self.moved.items())}
+        shown = ("head", "kv") if self.lock.layout.group_size > 1 else ("head",)  # else a group is its head
+        places = {str(old): str(new) for old, new in sorted(self.moved.items()) if old.kind in shown}
         return {"weights_correlation": self.related, **({"permuted": places} if places else {})}
 
     def hints(self, circuit: Circuit | None = None) -> tuple[str, ...]:
         """For the reader, where heads changed places."""
         if not self.moved:
             return ()
-        where = (
-            "" if circuit is None else f": {', '.join(map(str, placed_circuit(circuit, self.moved).units))}"
-        )
+        where = "" if circuit is None else f": {', '.join(map(str, placed_circuit(circuit, self.moved)))}"
         return (
             f"permuted: heads of the base are in another order here; the circuit is found at its places{where}",
         )

@@ -5,13 +5,17 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
+from circuittest.circuit import Circuit
+from circuittest.measure.patching import patch
 from circuittest.models.loading import from_module
 from circuittest.models.traces import _features, _parts, weights_of
-from circuittest.units import Unit
-from circuittest.weights import SAMPLE, Weights, correlation, exchanged
+from circuittest.units import Edge, Layout, Unit
+from circuittest.weights import SAMPLE, Weights, correlation, exchanged, placed_circuit
+from tests.helpers.items import random_items
 from tests.helpers.tiny import ARCHITECTURES, build, build_loaded
 
 IDS = torch.tensor([[3, 5, 2, 7, 4]])
@@ -75,7 +79,35 @@ def test_heads_that_write_the_same_stay_where_they_are() -> None:
     weights = lambda *heads: Weights((tuple(heads),), "rest", (0.0,) * SAMPLE)
     layout = build_loaded("gpt2").layout
     found = exchanged(weights("a", "z", "z", "b"), weights("b", "z", "z", "a"), layout)
-    assert found == {Unit.parse("L0.H0"): Unit.parse("L0.H3"), Unit.parse("L0.H3"): Unit.parse("L0.H0")}
+    pairs = {"L0.H0": "L0.H3", "L0.H3": "L0.H0", "L0.KV0": "L0.KV3", "L0.KV3": "L0.KV0"}
+    assert found == {Unit.parse(old): Unit.parse(new) for old, new in pairs.items()}
+
+
+def test_an_exchange_that_splits_a_kv_group_is_none() -> None:
+    weights = lambda *heads: Weights((tuple(heads),), "rest", (0.0,) * SAMPLE)
+    layout = Layout(1, 4, 2)
+    assert exchanged(weights("a", "b", "c", "d"), weights("a", "c", "b", "d"), layout) is None
+    whole = exchanged(weights("a", "b", "c", "d"), weights("c", "d", "b", "a"), layout)
+    assert whole is not None
+    assert whole[Unit.parse("L0.KV0")] == Unit.parse("L0.KV1")
+
+
+def test_edges_go_with_their_heads() -> None:
+    """Knocking the placed edges out of the model with exchanged heads is knocking them out of the base."""
+    model = build_loaded("gpt2", dtype=torch.float64)
+    other = exchange(model, 1, [1, 2, 3, 0])
+    found = exchanged(weights_of(model), weights_of(other), model.layout)
+    assert found
+    names = ("L0.H1->L1.H2.q", "L0.MLP->L1.KV1.v", "L1.H3->logits")
+    circuit = Circuit.of([Edge.parse(name) for name in names], layout=model.layout)
+    items = random_items(4)
+    ours, theirs = (
+        patch(one, items, [edges], keep=False).columns["log_prob"]
+        for one, edges in ((model, circuit), (other, placed_circuit(circuit, found)))
+    )
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-10)
+    unplaced = patch(other, items, [circuit], keep=False).columns["log_prob"]
+    assert abs(unplaced - ours).max() > 1e-6
 
 
 def test_weights_of_a_tuned_model_correlate_and_those_of_another_run_do_not() -> None:
