@@ -7,7 +7,7 @@ random weights. `circuittest.models.traces` reads all this off a model.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,13 +99,9 @@ def exchanged(base: Weights, here: Weights, layout: Layout) -> dict[Unit, Unit] 
     return moved
 
 
-def placed(units: Iterable[Unit], moved: Mapping[Unit, Unit]) -> tuple[Unit, ...]:
-    """Units of the base, where they are now."""
-    return tuple(sorted(moved.get(unit, unit) for unit in units))
-
-
 def placed_circuit(circuit: Circuit, moved: Mapping[Unit, Unit]) -> Circuit:
     """A circuit of units and edges of the base, where they are now."""
     at = lambda unit: moved.get(unit, unit)
+    units = tuple(sorted(map(at, circuit.units)))
     edges = tuple(sorted(Edge(at(edge.source), at(edge.target), edge.slot) for edge in circuit.edges))
-    return Circuit(placed(circuit.units, moved), edges, circuit.name, circuit.layout, circuit.origin)
+    return Circuit(units, edges, circuit.name, circuit.layout, circuit.origin)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from circuittest.circuit import prompt_digest
+from circuittest.circuit import Circuit, prompt_digest
 from circuittest.claims.pairing import (
     Measure,
     Pair,
@@ -31,9 +31,10 @@ from circuittest.find.shared import shared
 from circuittest.stats import Estimate, Inference, MeanInference
 from circuittest.stats.absolute import AbsoluteInference
 from circuittest.stats.resampling import Floats, generator
+from circuittest.units import parse
+from circuittest.weights import placed_circuit
 
 if TYPE_CHECKING:
-    from circuittest.circuit import Circuit
     from circuittest.lab import Lab
 
 #: The largest change of no interest.
@@ -219,9 +220,8 @@ def drift_structure(
     replaced = 1.0 - (inside & ranking.inside).sum(1) / k
     masks = [shared(one, recipe["at"]) for one in (ranking.inside, inside)]
     again = [member for member, keep in zip(ranking.members, masks[1], strict=True) if keep]
-    places = {str(before): str(after) for before, after in both.moved.items()}
     details = {
-        "rediscovered": [places.get(member, member) for member in again],
+        "rediscovered": [str(member) for member in placed_circuit(Circuit.of(map(parse, again)), both.moved)],
         "jaccard": _jaccard(*masks),
         "replaced_by_chance": 1.0 - k / len(ranking.members),
         "rank_correlation": _spearman(ranking.mean, size),

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from circuittest.budget import charge
 from circuittest.errors import UsageError
 from circuittest.find.roles.copying import copying_scores
 from circuittest.find.roles.patterns import pattern_scores
+from circuittest.measure.batches import ItemLike
 from circuittest.measure.patching import patch
 from circuittest.measure.paths import path_patch
 from circuittest.models.loaded import LoadedModel
@@ -43,21 +44,6 @@ from circuittest.units import Layout, Unit
 LEAST, COPIES = 0.001, 0.1
 STAGES = ("logits", "name_movers.q", "s_inhibition.v")
 SIGNALS = ("token", "position")
-
-
-class IOIItem(Protocol):
-    """What is read of an example."""
-
-    @property
-    def index(self) -> int: ...
-    @property
-    def prompt_ids(self) -> tuple[int, ...]: ...
-    @property
-    def counterfactual_ids(self) -> tuple[int, ...]: ...
-    @property
-    def answer_ids(self) -> tuple[int, ...]: ...
-    @property
-    def foil_ids(self) -> tuple[int, ...]: ...
 
 
 @dataclass(frozen=True)
@@ -110,7 +96,7 @@ class IOIHeads:
 
 def ioi_heads(
     model: LoadedModel,
-    items: Sequence[IOIItem],
+    items: Sequence[ItemLike],
     *,
     least: float = LEAST,
     copies: float = COPIES,
@@ -221,7 +207,7 @@ class _Found:
         return both[0], both[1]
 
 
-def _scores(model: LoadedModel, items: Sequence[IOIItem]) -> dict[str, Mapping[Unit, float]]:
+def _scores(model: LoadedModel, items: Sequence[ItemLike]) -> dict[str, Mapping[Unit, float]]:
     """Means of the scores that are asked for; every IOI prompt has all of them."""
     patterns = ("answer-token", "foil-token", "induction", "duplicate-token")
     tables = {**pattern_scores(model, items, patterns), "copy": copying_scores(model, items)["copy"]}
@@ -305,7 +291,7 @@ def _interval(values: Floats) -> tuple[float, float]:
     return MeanInference(values, bounds=None).interval()
 
 
-def _spots(item: IOIItem) -> tuple[int, int, int]:
+def _spots(item: ItemLike) -> tuple[int, int, int]:
     """Positions of IO, S1 and S2. Raises UsageError for a prompt of another form."""
     ids = item.prompt_ids
     if len(item.answer_ids) == len(item.foil_ids) == 1:

@@ -20,7 +20,18 @@ from circuittest.errors import UsageError
 FORMAT = 1
 
 #: The parts of this package by which a table is made; a change in any of them makes other keys.
-_MAKERS = ("measure", "models", "find", "lab", "tables.py", "units.py", "paths.py", "weights.py")
+_MAKERS = (
+    "measure",
+    "models",
+    "find",
+    "lab",
+    "stats",
+    "controls.py",
+    "tables.py",
+    "units.py",
+    "paths.py",
+    "weights.py",
+)
 _LIBRARIES = ("torch", "transformers", "numpy")
 
 
