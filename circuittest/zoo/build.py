@@ -90,9 +90,7 @@ def build(what: str, *, into: Path | None = None, again: bool = False) -> list[P
     if short in GROUPS:
         return [place for name in GROUPS[short] for place in build(name, into=into, again=again)]
     if short not in known:
-        raise UsageError(
-            f"the zoo has no {what!r} to build", f"it has {', '.join(known)}", did_you_mean(short, known)
-        )
+        raise UsageError(f"the zoo has no {what!r} to build", "", did_you_mean(short, known))
     model, _, variant = short.partition("@")
     wanted = [f"{model}@step{step}" for step in STEPS] if variant == "steps" else [short]
     if into is None and not again and all(map(built, wanted)):
