@@ -74,7 +74,7 @@ def test_steps_are_the_training_at_those_steps(cache: Path, monkeypatch: pytest.
     assert sorted(path.name for path in cache.iterdir()) == names
     from circuittest.zoo.train import train
 
-    whole = train(building.BUILDS["mha"], 0, report_every=10**9)
+    whole = train(building.BUILDS["mha"], 1, report_every=10**9)
     last = load_model(str(cache / "mha@step6")).module
     assert all(
         torch.equal(a.to(torch.bfloat16).float(), b)
@@ -82,7 +82,9 @@ def test_steps_are_the_training_at_those_steps(cache: Path, monkeypatch: pytest.
     )
     first, second = (load_model(str(cache / name)).fingerprint for name in names[:2])
     assert first != second
-    assert "after 2 of 6 steps" in (cache / "mha@step2" / "README.md").read_text()
+    card = (cache / "mha@step2" / "README.md").read_text()
+    assert "after 2 of 6 steps" in card
+    assert "with seed 1" in card
 
 
 def test_what_is_interrupted_leaves_nothing(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
