@@ -12,8 +12,8 @@ AFTER, EVERY = 1.0, 0.2
 LINE_AFTER, LINE_EVERY = 30.0, 60.0
 
 
-class Bar:
-    """Draws on the line below the cursor, and leaves the cursor where it was: the line above belongs to somebody else.
+class Below:
+    """The line below the cursor of a terminal; the cursor stays where it was, since its line belongs to somebody else.
 
     Parameters
     ----------
@@ -23,8 +23,6 @@ class Bar:
         Columns of the terminal, asked for each time.
     column:
         Where the cursor is, from 0.
-    clock:
-        Seconds, from any beginning.
     unicode:
         Can the terminal show other characters than ASCII?
     """
@@ -35,12 +33,36 @@ class Bar:
         *,
         width: Callable[[], int],
         column: Callable[[], int],
-        clock: Callable[[], float],
         unicode: bool = True,
     ) -> None:
-        self._write, self._width, self._column, self._clock = write, width, column, clock
-        self._unicode = unicode
-        self._began, self._last, self._shown = 0.0, 0.0, False
+        self._write, self._width, self._column = write, width, column
+        self.unicode = unicode
+        self.shown = False
+
+    @property
+    def width(self) -> int:
+        """How many columns may be drawn."""
+        return self._width() - 1
+
+    def draw(self, line: str) -> None:
+        """Put these words there, in place of others."""
+        # Down (the terminal scrolls where it must), the line, and back up to the column: no saved position, which
+        # would be wrong once the terminal has scrolled.
+        self._write(f"\n\x1b[2K{line}\x1b[A\x1b[{self._column() + 1}G")
+        self.shown = bool(line)
+
+    def wipe(self) -> None:
+        """Leave nothing there."""
+        if self.shown:
+            self.draw("")
+
+
+class Bar:
+    """Shows one measurement at a time as a bar; `clock` gives seconds, from any beginning."""
+
+    def __init__(self, below: Below, *, clock: Callable[[], float]) -> None:
+        self._below, self._clock = below, clock
+        self._began, self._last = 0.0, 0.0
 
     def __call__(self, told: Progress) -> None:
         """A listener for `circuittest.progress.listen_progress`."""
@@ -48,21 +70,11 @@ class Bar:
         if told.done == 0 and not told.ended:
             self._began = self._last = now
         if told.ended:
-            self._clear()
-        elif now - self._began >= AFTER and (not self._shown or now - self._last >= EVERY):
-            self._last, self._shown = now, True
-            line = bar_line(told, now - self._began, width=self._width() - 1, unicode=self._unicode)
-            self._draw(line)
-
-    def _clear(self) -> None:
-        if self._shown:
-            self._draw("")
-            self._shown = False
-
-    def _draw(self, line: str) -> None:
-        # Down (the terminal scrolls where it must), the line, and back up to the column: no saved position, which
-        # would be wrong once the terminal has scrolled.
-        self._write(f"\n\x1b[2K{line}\x1b[A\x1b[{self._column() + 1}G")
+            self._below.wipe()
+        elif now - self._began >= AFTER and (not self._below.shown or now - self._last >= EVERY):
+            self._last = now
+            line = bar_line(told, now - self._began, width=self._below.width, unicode=self._below.unicode)
+            self._below.draw(line)
 
 
 class Lines:

@@ -1,7 +1,8 @@
 """`--circuit-progress`: how far a long measurement is, while a test runs.
 
 A terminal gets a bar on the line below pytest's own; a log gets a line after half a minute, and then one a minute. Both
-go past pytest's capture. Workers of xdist show nothing: their output is not read before the test ends.
+go past pytest's capture. Workers of xdist write nothing themselves: they tell the controller, which shows one line
+about all of them (`relay`).
 """
 
 from __future__ import annotations
@@ -13,11 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_circuittest import relay
 from pytest_circuittest.options import settings
 from pytest_circuittest.reports import is_worker
 
 if TYPE_CHECKING:
     from circuittest.progress import Progress
+    from circuittest.report.gathered import GatheredBar, GatheredLines
+    from circuittest.report.live import Below
 
 _SHOW = pytest.StashKey[Callable[["Progress"], Any] | None]()
 
@@ -37,10 +41,8 @@ def shown(config: pytest.Config) -> Iterator[None]:
         yield
 
 
-def style_of(chosen: str, *, terminal: bool, verbosity: int, worker: bool) -> str:
+def style_of(chosen: str, *, terminal: bool, verbosity: int) -> str:
     """ "bar", "lines" or "none" for what `--circuit-progress` says; an explicit choice outweighs ``-q``."""
-    if worker:
-        return "none"
     if chosen != "auto":
         return chosen
     if verbosity < 0:
@@ -48,46 +50,77 @@ def style_of(chosen: str, *, terminal: bool, verbosity: int, worker: bool) -> st
     return "bar" if terminal else "lines"
 
 
-def _display(config: pytest.Config) -> Callable[[Progress], Any] | None:
-    reporter = config.pluginmanager.getplugin("terminalreporter")
-    if reporter is None:
+def together(config: pytest.Config) -> GatheredBar | GatheredLines | None:
+    """In xdist's controller: what shows the messages of all workers; None where nobody wants it."""
+    style = _style(config)
+    if style == "none":
         return None
-    writer = config.get_terminal_writer()
-    style = style_of(
-        settings(config).progress,
-        terminal=bool(reporter.isatty),
-        verbosity=config.get_verbosity(),
-        worker=is_worker(config),
-    )
+    from circuittest.report.gathered import GatheredBar, GatheredLines
+
+    screen = _Screen(config)
+    if style == "lines":
+        return GatheredLines(screen.line, clock=_now)
+    return GatheredBar(screen.below())
+
+
+def _display(config: pytest.Config) -> Callable[[Progress], Any] | None:
+    if is_worker(config):
+        return relay.teller(config, clock=_now)
+    style = _style(config)
     if style == "none":
         return None
     from circuittest.report.live import Bar, Lines
 
-    capture = config.pluginmanager.getplugin("capturemanager")
+    screen = _Screen(config)
+    return Lines(screen.line, clock=_now) if style == "lines" else Bar(screen.below(), clock=_now)
 
-    def past_capture() -> Any:
-        return nullcontext() if capture is None else capture.global_and_fixture_disabled()
 
-    def write(text: str) -> None:
-        with past_capture():
-            writer._file.write(text)
-            writer.flush()
-
-    def line(text: str) -> None:
-        with past_capture():
-            reporter.ensure_newline()
-            if writer.width_of_current_line:  # dots of a quiet run
-                writer.line()
-            reporter.write_line(text)
-            writer.flush()
-
-    if style == "lines":
-        return Lines(line, clock=time.monotonic)
-    encoding = (getattr(writer._file, "encoding", None) or "").lower()
-    return Bar(
-        write,
-        width=lambda: writer.fullwidth,
-        column=lambda: writer.width_of_current_line,
-        clock=time.monotonic,
-        unicode=encoding.startswith("utf"),
+def _style(config: pytest.Config) -> str:
+    reporter = config.pluginmanager.getplugin("terminalreporter")
+    if reporter is None:
+        return "none"
+    return style_of(
+        settings(config).progress, terminal=bool(reporter.isatty), verbosity=config.get_verbosity()
     )
+
+
+def _now() -> float:
+    return time.monotonic()
+
+
+class _Screen:
+    """Pytest's terminal, past its capture."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._reporter: Any = config.pluginmanager.getplugin("terminalreporter")
+        self._capture: Any = config.pluginmanager.getplugin("capturemanager")
+        self._writer: Any = config.get_terminal_writer()
+
+    def line(self, text: str) -> None:
+        """Write a line of its own."""
+        with self._past_capture():
+            self._reporter.ensure_newline()
+            if self._writer.width_of_current_line:  # dots of a quiet run
+                self._writer.line()
+            self._reporter.write_line(text)
+            self._writer.flush()
+
+    def below(self) -> Below:
+        """The line below the one that pytest is writing."""
+        from circuittest.report.live import Below
+
+        encoding = (getattr(self._writer._file, "encoding", None) or "").lower()
+        return Below(
+            self._write,
+            width=lambda: self._writer.fullwidth,
+            column=lambda: self._writer.width_of_current_line,
+            unicode=encoding.startswith("utf"),
+        )
+
+    def _write(self, text: str) -> None:
+        with self._past_capture():
+            self._writer._file.write(text)
+            self._writer.flush()
+
+    def _past_capture(self) -> Any:
+        return nullcontext() if self._capture is None else self._capture.global_and_fixture_disabled()

@@ -19,6 +19,7 @@ from pytest_circuittest import (
     properties,
     recording,
     registering,
+    relay,
     reports,
     scheduling,
     storing,
@@ -55,6 +56,7 @@ def pytest_configure(config: pytest.Config) -> None:
     reports.check_targets(config)
     config.pluginmanager.register(summary.collector(config), "circuittest-summary")
     scheduling.register(config)
+    relay.register(config)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from circuittest.progress import Progress
-from circuittest.report.live import Bar, Lines, bar_line, left, log_line
+from circuittest.report.live import Bar, Below, Lines, bar_line, left, log_line
 
 
 class Clock:
@@ -25,7 +25,10 @@ def display(kind, **more):
 
 
 def bar(width: int = 100, column: int = 7):
-    return display(Bar, width=lambda: width, column=lambda: column)
+    def kind(write, *, clock):
+        return Bar(Below(write, width=lambda: width, column=lambda: column), clock=clock)
+
+    return display(kind)
 
 
 def test_short_measurements_show_no_bar():
