@@ -26,14 +26,21 @@ _PLAIN = re.compile(r"[A-Za-z./][\w./:-]*")
 
 HEAD = """\
 # Drafted by `circuittest init` on {name}. It is yours to edit, and circuittest never writes it again.
-# Each threshold is the lower end of the 95 % interval on this model, rounded down to 0.05, and lowered further where
-# the model would not pass its own claim. The circuit, and what was measured, are in {lock}.
+{rule}
+# The circuit, and what was measured, are in {lock}.
 circuittest: 1
 model: {model}
 task: {task}
 circuit: {circuit}
 claims:
 """
+RULE = """\
+# Each threshold is the lower end of the 95 % interval on this model, rounded down to 0.05, and lowered further where
+# the model would not pass its own claim."""
+#: With a margin: what the claims of drift let pass must not fail another claim.
+RULE_WITH_MARGIN = """\
+# Each threshold is the lower end of the 95 % interval on this model, less the margin of {margin:g}, which a tuned model
+# may lose, then rounded down to 0.05, and lowered further where the model would not pass its own claim."""
 TAIL = """\
   # For models tuned from this one. A margin is the largest change of no interest: a number for a person to choose.
 """
@@ -97,7 +104,8 @@ def add(commands: Any) -> None:
         "--margin",
         type=margin,
         metavar="M",
-        help="also claim that a tuned model's behaviour and function drift by at most M points of accuracy",
+        help="also claim that a tuned model's behaviour and function drift by at most M points of accuracy, and lower "
+        "the thresholds of the other claims by M",
     )
     common.add_json(parser)
     parser.set_defaults(run=run)
@@ -133,12 +141,14 @@ def run(arguments: argparse.Namespace) -> int:
             str(circuit.origin["empty"]),
             "lower --at or raise --top",
         )
-    drafted = draft(lab, circuit, [task for task in arguments.against.split(",") if task])
+    against = [task for task in arguments.against.split(",") if task]
+    drafted = draft(lab, circuit, against, room=arguments.margin or 0.0)
     if all(one.threshold is None for one in drafted):
         reasons = "; ".join(f"{one.claim}: {one.reason}" for one in drafted)
         raise UsageError("nothing can be claimed, and nothing was written", reasons)
     text = HEAD.format(
         name=lab.model.name,
+        rule=RULE if arguments.margin is None else RULE_WITH_MARGIN.format(margin=arguments.margin),
         lock=lock_path(target).name,
         model=_flow(_beside(arguments.model, target, "./")),
         task=_flow(_task(arguments, target)),
@@ -154,8 +164,8 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def draft(lab: Lab, circuit: Circuit, against: list[str]) -> list[Drafted]:
-    """What can be claimed of a circuit on the model that it was found in."""
+def draft(lab: Lab, circuit: Circuit, against: list[str], *, room: float = 0.0) -> list[Drafted]:
+    """What can be claimed of a circuit on the model that it was found in, and with `room` on models tuned from it."""
     wanted: list[tuple[str, dict[str, Any]]] = [
         ("reuse", {}),
         ("necessity", {"controls": 40}),
@@ -164,14 +174,14 @@ def draft(lab: Lab, circuit: Circuit, against: list[str]) -> list[Drafted]:
     ]
     if against:
         wanted.append(("specificity", {"against": against}))
-    return [_drafted(lab, circuit, claim, options) for claim, options in wanted]
+    return [_drafted(lab, circuit, claim, options, room) for claim, options in wanted]
 
 
-def _drafted(lab: Lab, circuit: Circuit, claim: str, options: Mapping[str, Any]) -> Drafted:
+def _drafted(lab: Lab, circuit: Circuit, claim: str, options: Mapping[str, Any], room: float) -> Drafted:
     estimate = lab.measure(claim, circuit, **options)
     if estimate.invalid or estimate.interval is None:
         return Drafted(claim, options, estimate, None, f"invalid, {estimate.invalid}")
-    low = estimate.interval[0]
+    low = estimate.interval[0] - room
     steps = math.floor(low * STEPS + 1e-9) if math.isfinite(low) else 0
     # with the threshold known, measuring stops early, at bounds that are a little wider
     while steps > 0 and (
@@ -180,7 +190,9 @@ def _drafted(lab: Lab, circuit: Circuit, claim: str, options: Mapping[str, Any])
         steps -= 1
     if steps > 0:
         return Drafted(claim, options, estimate, steps / STEPS)
-    return Drafted(claim, options, estimate, None, f"no threshold from 0.05 is below {estimate.measured()}")
+    less = f", less the margin of {room:g}" if room else ""
+    reason = f"no threshold from 0.05 is below {estimate.measured()}{less}"
+    return Drafted(claim, options, estimate, None, reason)
 
 
 def margin(text: str) -> float:

@@ -92,7 +92,46 @@ def test_a_margin_writes_the_claims_against_the_lock(tmp_path: Path, capsys: Any
     assert set(compared) <= set(claims)
     assert {claims[name].options["margin"] for name in compared} == {0.12}
     assert claims["drift.sufficiency"].options["part"] == "sufficiency"
-    assert "  # - drift.structure: {margin: 0.2}" in target.read_text()
+    text = target.read_text()
+    assert "  # - drift.structure: {margin: 0.2}" in text
+    assert "less the margin of 0.12" in text
+
+
+def test_what_the_margin_lets_pass_does_not_fail_another_claim(
+    tmp_path: Path, capsys: Any, monkeypatch: Any
+) -> None:
+    base = fake_lab(1.0, 0.8)
+    monkeypatch.setattr("circuittest.commands.init._lab", lambda arguments: base)
+    drafted = {}
+    for margin in ([], ["--margin", "0.15"]):
+        target = tmp_path / f"x{len(margin)}.circuit.yaml"
+        assert main([*INIT, "-o", str(target), "--top", "10%", *margin]) == 0
+        drafted[len(margin)] = load_spec(target)
+    alone, tuned = ({c.claim: c.threshold for c in spec.claims if c.op == ">="} for spec in drafted.values())
+    assert list(alone) == list(tuned)
+    for claim, threshold in tuned.items():
+        low = drafted[2].lock.claims[claim]["interval"][0]
+        assert threshold <= low - 0.15 < threshold + 0.05
+        assert threshold < alone[claim]
+    # a circuit that costs a tenth less than it did
+    other = fake_lab(1.0, 0.7)
+    other.model.fingerprint = "t" * 16
+    necessity = {
+        key: next(claim for claim in spec.claims if claim.claim == "necessity")
+        for key, spec in drafted.items()
+    }
+    assert judge(drafted[0], necessity[0], other).outcome != "supported"
+    assert judge(drafted[2], necessity[2], other).outcome == "supported"
+
+
+def test_a_margin_larger_than_what_was_measured_leaves_nothing_to_claim(
+    tmp_path: Path, capsys: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr("circuittest.commands.init._lab", lambda arguments: fake_lab(1.0, 0.3))
+    target = tmp_path / "x.circuit.yaml"
+    assert main([*INIT, "-o", str(target), "--top", "10%", "--margin", "0.4"]) == 0
+    assert "  # necessity is not claimed: no threshold from 0.05 is below 0." in target.read_text()
+    assert ", less the margin of 0.4\n" in target.read_text()
 
 
 def test_what_is_claimed_follows_from_the_intervals(tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:
