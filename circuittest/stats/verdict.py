@@ -126,6 +126,14 @@ class Verdict:
     def _measured(self) -> str:
         return self.estimate.measured(None if isinstance(self.threshold, str) else self.threshold)
 
+    def _chosen(self, known: Mapping[str, Any], where: str) -> str:
+        """The choices in a line, without the interval's method, which has a line of its own."""
+        shown = {"interval"} if self.outcome != "invalid" and self.estimate.inference is not None else set()
+        choices = {key: value for key, value in self.estimate.choices.items() if key not in shown}
+        own = {key: value for key, value in choices.items() if key not in known or known[key] != value}
+        more = len(choices) - len(own)
+        return "; ".join(part for part in (_pairs(own), f"{more} more as {where}" if more else "") if part)
+
     def _against(self) -> str:
         """What the p-value speaks against."""
         if self.op == "is":
@@ -141,8 +149,11 @@ class Verdict:
             lines.append(self.reason)
         return "\n".join(lines)
 
-    def explain(self) -> str:
-        """Everything there is to say: measurement, threshold, sample, units, details, hints, command."""
+    def explain(self, *, known: Mapping[str, Any] | None = None, where: str = "") -> str:
+        """Everything there is to say: measurement, threshold, sample, units, details, hints, command.
+
+        Choices that `known` holds with the same value were told at `where`: they are counted and not told again.
+        """
         estimate = self.estimate
         rows: list[tuple[str, str]] = []
         if self.outcome != "invalid":
@@ -164,10 +175,9 @@ class Verdict:
             rows.append(
                 ("outcome", f"{name} {label.outcome}" + (f": {label.reason}" if label.reason else ""))
             )
-        for title, mapping in (("details", estimate.details), ("choices", estimate.choices)):
-            text = ", ".join(f"{key}={_short(mapping[key])}" for key in mapping)
-            if text:
-                rows.append((title, text))
+        if estimate.details:
+            rows.append(("details", _pairs(estimate.details)))
+        rows += [("choices", text) for text in [self._chosen(known or {}, where)] if text]
         if self.reason:
             rows.append(("reason", self.reason))
         if self.outcome == "refuted" and (change := self.would_change()):
@@ -296,6 +306,10 @@ def _describe_circuit(circuit: Any) -> str:
     if not name and not listed:
         return str(circuit)
     return f"{name}: {text}" if name and listed else str(name or text)
+
+
+def _pairs(mapping: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key}={_short(mapping[key])}" for key in mapping)
 
 
 def _short(value: Any) -> str:

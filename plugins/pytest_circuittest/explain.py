@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -77,10 +77,23 @@ def shorten(report: pytest.TestReport, excinfo: pytest.ExceptionInfo[BaseExcepti
 _CHOOSE = ("model", "device", "dtype", "budget")
 
 
-def explanation(verdicts: Sequence[Verdict], nodeid: str, config: pytest.Config) -> str:
-    """Everything about the verdicts that a test took, and how to run it again."""
+#: Model and task → the test whose output tells their choices, and these.
+_TOLD = pytest.StashKey[dict[tuple[str, str], tuple[str, Mapping[str, Any]]]]()
+
+
+def explanation(
+    verdicts: Sequence[Verdict], nodeid: str, config: pytest.Config, *, failed: bool = True
+) -> str:
+    """Everything about the verdicts that a test took, and how to run it again.
+
+    Tests on one lab share most of their choices: those of the first one that failed are told in full, and counted in
+    the others. Output of a test that did not fail is seldom shown, so that nothing refers to it.
+    """
     again = command(nodeid, config)
-    parts = [_one(verdict, again) for verdict in verdicts[:_FULL]]
+    told = config.stash.setdefault(_TOLD, {}) if failed else {}
+    for key in [key for key, (first, _) in told.items() if first == nodeid]:
+        del told[key]  # an earlier run or phase of this test, whose output may not be shown
+    parts = [_one(verdict, again, told, nodeid) for verdict in verdicts[:_FULL]]
     parts += [repr(verdict).partition("\n")[0] for verdict in verdicts[_FULL:_SHORT]]
     if len(verdicts) > _SHORT:
         parts.append(f"and {len(verdicts) - _SHORT} more")
@@ -99,9 +112,15 @@ def command(nodeid: str, config: pytest.Config) -> str:
     return " ".join(map(shlex.quote, words))
 
 
-def _one(verdict: Verdict, again: str) -> str:
-    text = verdict.explain()
-    return text if verdict.estimate.reproduce else f"{text}\n  {'reproduce':<11}{again}"
+def _one(
+    verdict: Verdict, again: str, told: dict[tuple[str, str], tuple[str, Mapping[str, Any]]], nodeid: str
+) -> str:
+    estimate = verdict.estimate
+    first, known = told.get((estimate.model, estimate.task), (nodeid, {}))
+    text = verdict.explain(known=known, where="above" if first == nodeid else f"for {first}")
+    if not known:
+        told[estimate.model, estimate.task] = nodeid, estimate.choices
+    return text if estimate.reproduce else f"{text}\n  {'reproduce':<11}{again}"
 
 
 def _same_statement(excinfo: pytest.ExceptionInfo[BaseException], last: Taken) -> bool:

@@ -191,7 +191,8 @@ def _add(report: pytest.TestReport, call: pytest.CallInfo[None], recorder: Recor
         return
     recorder.shown = count
     if taken:
-        report.sections.append(("circuit claims", explanation(taken, report.nodeid, recorder.item.config)))
+        told = explanation(taken, report.nodeid, recorder.item.config, failed=report.failed)
+        report.sections.append(("circuit claims", told))
     from circuittest.errors import CircuittestError
 
     try:

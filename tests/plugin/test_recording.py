@@ -264,3 +264,33 @@ def test_x(lab):
 def test_the_whole_traceback_is_there_for_those_who_ask(suite):
     suite.test(MARK + "def test_x(lab):\n    assert lab.coverage(lab.shared()) >= 0.3\n", FILE)
     assert "verdict.py" in suite.run(FILE, "--tb=long").stdout.str()
+
+
+def test_shared_choices_are_told_once(suite):
+    suite.test(
+        """
+@pytest.mark.circuit(model="zoo:gqa", task="ioi")
+class TestAll:
+    def test_passes(self, lab):
+        assert lab.necessity(lab.shared()) >= 0.3
+
+    def test_first(self, lab):
+        with pytest.raises(AssertionError):
+            assert lab.reuse(lab.shared(), controls=3) >= 0.3
+        assert lab.reuse(lab.shared(), controls=7) >= 0.3
+
+    def test_second(self, lab):
+        assert lab.reuse(lab.shared(), controls=7) >= 0.3
+
+@pytest.mark.circuit(model="zoo:gqa", task="sva")
+def test_other(lab):
+    assert lab.reuse(lab.shared()) >= 0.3
+"""
+    )
+    told = [line.strip() for line in suite.run().outlines if line.startswith("  choices ")]
+    assert told == [
+        "choices    seed=0, dtype=float32, controls=3",
+        "choices    controls=7; 2 more as above",
+        "choices    controls=7; 2 more as for test_suite.py::TestAll::test_first[zoo:gqa-ioi]",
+        "choices    seed=0, dtype=float32",
+    ]

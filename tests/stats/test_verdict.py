@@ -201,6 +201,15 @@ def test_explain_tells_everything() -> None:
         assert part in text, part
 
 
+def test_choices_that_were_told_elsewhere_are_counted() -> None:
+    chosen = {"interval": "given", "seed": 0, "top": "20%", "ablation": "zero"}
+    verdict = fixed(0.2, 0.4, choices=chosen) >= 0.5
+    assert "choices    seed=0, top=20%, ablation=zero" in verdict.explain().splitlines()[-3]
+    text = verdict.explain(known={"seed": 0, "top": "10%", "controls": 3}, where="above")
+    assert "  choices    top=20%, ablation=zero; 1 more as above\n" in text
+    assert "  choices    3 more as for a::b\n" in verdict.explain(known=chosen, where="for a::b")
+
+
 def test_without_an_interval_nothing_is_decided() -> None:
     verdict = Estimate(claim="x", value=0.9) >= 0.1
     assert (verdict.outcome, verdict.p_value) == ("undecided", None)
