@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,8 @@ AGAIN = "restore it from version control, or write it again on the base model wi
 ROWS = ("nothing", "universe", "circuit", "controls")
 #: Rows with the circuit kept.
 KEPT = ("nothing kept", "circuit kept")
+#: Seconds to wait for another process that writes the same file; writing takes milliseconds.
+WAIT = 30.0
 ACCURACIES = ("argmax", "candidates")
 GRADED = ("log_prob", "logit_diff")
 
@@ -171,13 +174,31 @@ class Lock:
         data = {"schema": SCHEMA, "checksum": self.digest, **self.body()}
         return json.dumps(data, indent=1, sort_keys=True, allow_nan=False, ensure_ascii=False) + "\n"
 
-    def save(self, path: str | Path) -> None:
-        """Write the file in one step: a reader sees the old one or the new one. Raises UsageError."""
+    def save(self, path: str | Path, *, over: bytes | Literal["anything"] | None = "anything") -> None:
+        """Write the file in one step: a reader sees the old one or the new one.
+
+        Parameters
+        ----------
+        over:
+            What must still be there: the bytes that were read before measuring began, or None for no file.
+
+        Raises
+        ------
+        UsageError
+            The folder cannot be written, or another process wrote the file meanwhile, which is then left alone.
+        """
         target = Path(path)
         beside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
         try:
-            beside.write_text(self.render(), encoding="utf-8")
-            os.replace(beside, target)
+            with _alone(target):
+                if not isinstance(over, str) and content(target) != over:
+                    raise UsageError(
+                        f"{target} is not updated",
+                        "another process wrote it while this one measured",
+                        "look at what it wrote, and run the update again if it is still wanted",
+                    )
+                beside.write_text(self.render(), encoding="utf-8")
+                os.replace(beside, target)
         except OSError as error:
             raise UsageError(f"cannot write {target}", error.strerror or str(error)) from error
         finally:
@@ -238,6 +259,34 @@ class Lock:
 def lock_path(spec: str | Path) -> Path:
     """``x.circuit.lock`` for ``x.circuit.yaml``."""
     return Path(spec).with_suffix(".lock")
+
+
+def content(path: Path) -> bytes | None:
+    """The bytes of a file; None where there is none."""
+    return path.read_bytes() if path.exists() else None
+
+
+@contextmanager
+def _alone(target: Path) -> Iterator[None]:
+    """Keep other processes of this user from writing the file; not where nothing can be locked, or is held for long.
+
+    What is held lies in the folder of temporary files, so that nothing is left beside the lock. It is the operating
+    system's, and falls when its process ends, however it ends.
+    """
+    from filelock import FileLock
+
+    # one name for one file and one user, whose temporary files others may not open
+    name = sha256(f"{Path.home()}|{target.resolve()}".encode("utf-8", "surrogatepass")).hexdigest()[:24]
+    held = FileLock(Path(tempfile.gettempdir()) / f"circuittest-{name}.lock")
+    try:
+        held.acquire(timeout=WAIT)
+    except (OSError, NotImplementedError):
+        yield
+        return
+    try:
+        yield
+    finally:
+        held.release()
 
 
 def tokenizer_digest(tokenizer: Any) -> str:

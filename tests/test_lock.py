@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +115,48 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
         lock().save(tmp_path / "none" / "x.circuit.lock")
     with pytest.raises(SpecError, match="cannot be read"):
         Lock.load(tmp_path / "x.circuit.lock")
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_of_two_that_write_at_once_the_second_is_told(
+    there: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "x.circuit.lock"
+    if there:
+        lock(0.1).save(path)
+    before = path.read_bytes() if there else None
+    told: list[str] = []
+
+    def second() -> None:
+        try:
+            lock(0.9).save(path, over=before)
+        except UsageError as error:
+            told.append(str(error))
+
+    other, replace = threading.Thread(target=second), os.replace
+
+    def between(*places: Any) -> None:
+        """The second one comes when the first has looked, and has not written yet."""
+        monkeypatch.undo()
+        other.start()
+        other.join(0.2)
+        replace(*places)
+
+    monkeypatch.setattr("circuittest.lock.os.replace", between)
+    lock(0.5).save(path, over=before)
+    other.join()
+    assert len(told) == 1
+    assert "is not updated: another process wrote it while this one measured" in told[0]
+    assert Lock.load(path).digest == lock(0.5).digest
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+def test_where_nothing_can_be_held_a_lock_is_written_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path / "none"))
+    lock().save(tmp_path / "x.circuit.lock", over=None)
+    assert Lock.load(tmp_path / "x.circuit.lock").digest == lock().digest
 
 
 def test_names_and_digests() -> None:

@@ -223,7 +223,10 @@ def _thresholds(drafted: list[Drafted]) -> dict[str, Any]:
 
 
 def _write(target: Path, text: str, lab: Lab, drafted: list[Drafted]) -> Any:
-    """The lock first, so that a spec without one is never seen. Both are checked before either is in its place."""
+    """The lock first, so that a spec without one is never seen. Both are checked before either is in its place.
+
+    Raises UsageError where another process wrote one of them while this one measured.
+    """
     from circuittest.lock import lock_path
     from circuittest.spec import load_spec
     from circuittest.spec.lock import make_lock
@@ -234,7 +237,13 @@ def _write(target: Path, text: str, lab: Lab, drafted: list[Drafted]) -> Any:
         path.write_text(text, encoding="utf-8")
         spec = load_spec(path, name=target.name, locked=False)
         lock = make_lock(spec, lab, {one.claim: one.estimate for one in drafted})
-        lock.save(lock_path(target))
+        if target.exists():
+            raise UsageError(
+                f"{target} is not overwritten",
+                "another process wrote it while this one measured",
+                "look at what it wrote, or choose another name",
+            )
+        lock.save(lock_path(target), over=None)
         made.append(lock)
 
     common.write(target, write)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -65,7 +64,7 @@ class LockItem(pytest.Item):
     def runtest(self) -> None:
         """Measure, compare, and write what differs."""
         from circuittest.errors import UsageError
-        from circuittest.lock import lock_path
+        from circuittest.lock import content, lock_path
         from circuittest.spec.lock import changes, make_lock, refuse_other_weights
         from circuittest.stats.listening import silence
 
@@ -80,7 +79,7 @@ class LockItem(pytest.Item):
                 "a lock is of one",
                 "write a spec for each",
             )
-        before = _content(there)
+        before = content(there)
         old = self._old(name)
         lab: Lab = pool(self.config).lab(self.requests[0])
         if old is not None:
@@ -89,13 +88,7 @@ class LockItem(pytest.Item):
             new = make_lock(self.spec, lab)
         found = changes(old, new)
         if found and chosen.update != "diff":
-            if _content(there) != before:
-                raise UsageError(
-                    f"{name} is not updated",
-                    "another process wrote it while this one measured",
-                    "look at what it wrote, and run the update again if it is still wanted",
-                )
-            new.save(there)
+            new.save(there, over=before)
         verb = "would change" if chosen.update == "diff" else "written"
         told = [f"{name}: {verb if found else 'unchanged'}"]
         self._say(told + [f"  {line}" for line in found])
@@ -133,10 +126,6 @@ class LockItem(pytest.Item):
     def reportinfo(self) -> tuple[os.PathLike[str], int | None, str]:
         """The spec."""
         return self.path, 0, self.name
-
-
-def _content(path: Path) -> bytes | None:
-    return path.read_bytes() if path.exists() else None
 
 
 def lock_item(parent: pytest.File, spec: Spec, requests: list[LabRequest]) -> Iterator[LockItem]:

@@ -11,7 +11,7 @@ import pytest
 
 from circuittest import Lab
 from circuittest.cli import main
-from circuittest.commands.init import _flow
+from circuittest.commands.init import _flow, draft
 from circuittest.spec import judge, load_spec
 from circuittest.units import Layout, Unit
 from tests.helpers.table_lab import TableLab
@@ -52,6 +52,21 @@ def test_what_is_there_is_not_overwritten(there: str, tmp_path: Path, capsys: An
     assert main([*INIT, "-o", str(tmp_path / "x.circuit.yaml")]) == 2
     assert f"{there} is not overwritten: it exists" in capsys.readouterr().err
     assert (tmp_path / there).read_text() == "mine"
+
+
+@pytest.mark.parametrize("there", ["x.circuit.yaml", "x.circuit.lock"])
+def test_what_another_process_wrote_meanwhile_is_not_overwritten(
+    there: str, tmp_path: Path, capsys: Any, monkeypatch: Any
+) -> None:
+    def other(lab: Any, *_: Any, **__: Any) -> Any:
+        (tmp_path / there).write_text("theirs")
+        return draft(lab, *_, **__)
+
+    monkeypatch.setattr("circuittest.commands.init._lab", lambda arguments: fake_lab(1.0, 0.3))
+    monkeypatch.setattr("circuittest.commands.init.draft", other)
+    assert main([*INIT, "-o", str(tmp_path / "x.circuit.yaml"), "--top", "10%"]) == 2
+    assert "another process wrote it while this one measured" in capsys.readouterr().err
+    assert {file.name: file.read_text() for file in tmp_path.iterdir()} == {there: "theirs"}
 
 
 def test_a_name_that_is_none_of_a_spec_writes_nothing(tmp_path: Path, capsys: Any) -> None:
