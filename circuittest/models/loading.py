@@ -262,6 +262,12 @@ def _explained(name: str, error: Exception) -> LoadError:
             "circuittest runs such code only where it is asked to",
             "read it, and then give --circuit-trust=remote-code, or load the module yourself and pass it in memory",
         )
+    if type(error).__name__ == "SafetensorError":
+        return LoadError(
+            f"cannot read the weights of {name}",
+            f"a file of weights is cut short or damaged (SafetensorError: {_first_line(error)})",
+            "copy or download the checkpoint again, or write it again with save_pretrained",
+        )
     if "safetensors" in text and "couldn't connect" not in text.lower():
         return LoadError(
             f"cannot read the weights of {name}",

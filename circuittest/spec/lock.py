@@ -87,9 +87,10 @@ def check_lock(spec: Spec, lock: Lock, lab: Lab) -> None:
     """Refuse a model that the lock's circuit and examples cannot belong to. Raises SpecError naming the lock."""
     file = lock_path(spec.file).as_posix()
     if lab.layout != lock.layout:
+        there, here = (layout.describe().removeprefix("it has ") for layout in (lock.layout, lab.layout))
         raise SpecError(
             "the lock is of another architecture",
-            f"{lock.layout.describe()}; the model has {lab.layout.describe()}",
+            f"its base has {there}; the model has {here}",
             "judge a model that was tuned from the base, or write a spec of its own for this one",
             file=file,
         )
