@@ -3,10 +3,11 @@
     PYTHONPATH=. PYTHON -m benchmarks.peers --eap-ig CHECKOUT [--auto-circuit CHECKOUT] [--only ours] [--json PATH]
 
 PYTHON has transformer-lens below 4, which both tools need, and everything that circuittest needs. The model is GPT-2
-small's shape with random weights; sixteen prompts of sixteen tokens. Each allocator runs in a process of its own:
-"as shipped" is the C library's default, under which large buffers go back to the system and come again as page faults;
-"tuned" keeps them. Cases run in turn, and the table shows medians over repetitions of the ratio to the floor (two
-forwards and one backward of the plain Hugging Face model) of the same repetition.
+small's shape with random weights; sixteen prompts of sixteen tokens. Each tool runs in two processes of its own, one
+an allocator: "as shipped" is the C library's default, under which large buffers go back to the system and come again as
+page faults; "tuned" keeps them. Cases run in turn, and the table shows medians over repetitions of the ratio to the
+floor (two forwards and one backward of the plain Hugging Face model) of the same repetition, and the largest memory of
+the process, model included. A tool that is killed, as for want of memory, is shown as that.
 
 Changes to the tools: 'cuda' becomes 'cpu' in EAP-IG, and prompts are token ids; modules that auto-circuit imports but
 does not need here are stand-ins. Both score a batch as a sum; "each example" calls them with one example at a time,
@@ -20,6 +21,7 @@ import copy
 import json
 import os
 import re
+import resource
 import statistics
 import subprocess
 import sys
@@ -44,6 +46,8 @@ TUNED = {
     "MALLOC_TOP_PAD_": str(64 << 20),
 }
 STEPS = 5
+OURS = "ours"
+ALLOCATORS = {"as shipped": {}, "tuned": TUNED}
 HEADS = 4  # of the sweep by TransformerLens, spread over the layers
 
 
@@ -184,29 +188,19 @@ class Peers:
 
 
 def measure(options: argparse.Namespace) -> dict[str, dict[str, float]]:
-    """Case → median seconds and median ratio to the floor."""
+    """Case of one tool → median seconds and median ratio to the floor."""
     torch.set_num_threads(options.threads)
     bench = Bench("gpt2", None, 1, 1)
     bench.module.requires_grad_(False)
-    peers = Peers(bench)
-    factor, heads = peers.heads()
-    single = [(unit,) for unit in bench.model.layout.units(("head",))]
-    score = lambda **choices: (
-        lambda: attribute(bench.model, bench.items, metric="logit_diff", level="edges", **choices)
-    )
-    cases: dict[str, tuple[float, Callable[[], object]]] = {
-        PASSES: (1.0, bench.attribution_floor),
-        "ours: EAP, edges, each example": (1.0, score()),
-        f"ours: EAP-IG, {STEPS} steps, edges, each example": (1.0, score(method="eap-ig", steps=STEPS)),
-        "ours: every head alone": (1.0, lambda: ablate(bench.model, bench.items, single)),
-        "TransformerLens: every head alone": (factor, heads),
-    }
-    if options.auto_circuit:
-        cases |= {name: (1.0, run) for name, run in peers.auto_circuit(options.auto_circuit).items()}
-    if options.eap_ig:
-        cases |= {name: (1.0, run) for name, run in peers.eap_ig(options.eap_ig).items()}
-    if options.only:
-        cases = {n: c for n, c in cases.items() if n == PASSES or any(part in n for part in options.only)}
+    cases: dict[str, tuple[float, Callable[[], object]]] = {PASSES: (1.0, bench.attribution_floor)}
+    if options.one == OURS:
+        cases |= {f"{OURS}: {name}": (1.0, run) for name, run in ours(bench).items()}
+    elif options.one == "TransformerLens":
+        cases["TransformerLens: every head alone"] = Peers(bench).heads()
+    elif options.one == "auto-circuit":
+        cases |= {n: (1.0, run) for n, run in Peers(bench).auto_circuit(options.auto_circuit).items()}
+    else:
+        cases |= {n: (1.0, run) for n, run in Peers(bench).eap_ig(options.eap_ig).items()}
     seen: dict[str, list[float]] = {name: [] for name in cases}
     cases[PASSES][1]()
     for _ in range(options.repetitions):
@@ -215,7 +209,25 @@ def measure(options: argparse.Namespace) -> dict[str, dict[str, float]]:
             run()
             seen[name].append(times * (time.perf_counter() - started))
     ratio = lambda name: statistics.median(a / b for a, b in zip(seen[name], seen[PASSES], strict=True))
-    return {name: {"seconds": statistics.median(seen[name]), "ratio": ratio(name)} for name in cases}
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {
+        name: {"seconds": statistics.median(seen[name]), "ratio": ratio(name), "peak_mib": peak}
+        for name in cases
+        if name != PASSES
+    }
+
+
+def ours(bench: Bench) -> dict[str, Callable[[], object]]:
+    """What this tool does for the same."""
+    single = [(unit,) for unit in bench.model.layout.units(("head",))]
+    score = lambda **choices: (
+        lambda: attribute(bench.model, bench.items, metric="logit_diff", level="edges", **choices)
+    )
+    return {
+        "EAP, edges, each example": score(),
+        f"EAP-IG, {STEPS} steps, edges, each example": score(method="eap-ig", steps=STEPS),
+        "every head alone": lambda: ablate(bench.model, bench.items, single),
+    }
 
 
 def main() -> None:
@@ -224,29 +236,45 @@ def main() -> None:
     parser.add_argument("--auto-circuit", type=Path)
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--only", nargs="+", default=[])
+    parser.add_argument("--only", nargs="+", default=[], help="tools whose names contain one of these")
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
         sys.stdout.write(json.dumps(measure(options)))
         return
-    found = {}
-    for allocator, settings in (("as shipped", {}), ("tuned", TUNED)):
-        command = [sys.executable, "-m", "benchmarks.peers", *sys.argv[1:], "--one"]
-        done = subprocess.run(
-            command, env={**os.environ, **settings}, stdout=subprocess.PIPE, text=True, check=True
-        )
-        found[allocator] = json.loads(done.stdout[done.stdout.index("{") :])
+    tools = [OURS, "TransformerLens"]
+    tools += ["auto-circuit"] if options.auto_circuit else []
+    tools += ["EAP-IG"] if options.eap_ig else []
+    found: dict[str, dict[str, Any]] = {allocator: {} for allocator in ALLOCATORS}
+    for tool in tools:
+        if options.only and not any(part in tool for part in options.only):
+            continue
+        for allocator, settings in ALLOCATORS.items():
+            command = [sys.executable, "-m", "benchmarks.peers", *sys.argv[1:], "--one", tool]
+            done = subprocess.run(command, env={**os.environ, **settings}, stdout=subprocess.PIPE, text=True)
+            if done.returncode:
+                found[allocator][tool] = {"died": done.returncode}
+            else:
+                found[allocator] |= json.loads(done.stdout[done.stdout.index("{") :])
+            if options.json:  # after each process, since one run takes long
+                options.json.write_text(json.dumps(found, indent=1), encoding="utf-8")
     table = Table(title=f"GPT-2 shape, 16 × {LENGTH} tokens, float32, {options.threads} thread, × floor")
     table.add_column("case")
     for allocator in found:
         table.add_column(allocator, justify="right")
-    for name in next(iter(found.values())):
-        table.add_row(name, *(f"{rows[name]['ratio']:.2f}" for rows in found.values()))
+        table.add_column("peak MiB", justify="right")
+    for name in dict.fromkeys(name for rows in found.values() for name in rows):
+        table.add_row(name, *(cell for rows in found.values() for cell in _cells(rows.get(name))))
     Console(width=110).print(table)
-    if options.json:
-        options.json.write_text(json.dumps(found, indent=1), encoding="utf-8")
+
+
+def _cells(row: dict[str, float] | None) -> tuple[str, str]:
+    if row is None:
+        return "–", "–"
+    if "died" in row:
+        return f"killed ({row['died']:.0f})" if row["died"] < 0 else f"failed ({row['died']:.0f})", "–"
+    return f"{row['ratio']:.2f}", f"{row['peak_mib']:.0f}"
 
 
 if __name__ == "__main__":
