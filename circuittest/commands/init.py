@@ -246,7 +246,12 @@ def _write(target: Path, text: str, lab: Lab, drafted: list[Drafted]) -> Any:
         lock.save(lock_path(target), over=None)
         made.append(lock)
 
-    common.write(target, write)
+    try:
+        common.write(target, write)
+    except BaseException:  # Ctrl-C among them
+        if made:  # a lock without its spec would stand in the way of the next draft
+            lock_path(target).unlink(missing_ok=True)
+        raise
     return made[0]
 
 

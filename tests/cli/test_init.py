@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,21 @@ def test_what_another_process_wrote_meanwhile_is_not_overwritten(
     assert main([*INIT, "-o", str(tmp_path / "x.circuit.yaml"), "--top", "10%"]) == 2
     assert "another process wrote it while this one measured" in capsys.readouterr().err
     assert {file.name: file.read_text() for file in tmp_path.iterdir()} == {there: "theirs"}
+
+
+@pytest.mark.parametrize("at", ["measuring", "the lock", "the spec"])
+def test_ctrl_c_leaves_nothing(at: str, tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr("circuittest.commands.init._lab", lambda arguments: fake_lab(1.0, 0.3))
+    replace = os.replace
+
+    def stop(*places: Any, **_: Any) -> None:
+        if at == "measuring" or Path(places[1]).suffix == (".lock" if at == "the lock" else ".yaml"):
+            raise KeyboardInterrupt
+        replace(*places)
+
+    monkeypatch.setattr("circuittest.commands.init.draft" if at == "measuring" else "os.replace", stop)
+    assert main([*INIT, "-o", str(tmp_path / "x.circuit.yaml"), "--top", "10%"]) == 130
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_name_that_is_none_of_a_spec_writes_nothing(tmp_path: Path, capsys: Any) -> None:
