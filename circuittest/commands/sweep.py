@@ -8,8 +8,6 @@ from typing import Any
 
 from circuittest.commands import common
 
-_MARKS = {"supported": "yes", "refuted": "no", "undecided": "?", "invalid": "–"}
-
 
 def add(commands: Any) -> None:
     """Register the command."""
@@ -17,8 +15,9 @@ def add(commands: Any) -> None:
         "sweep",
         help="judge specs over a series of models",
         epilog="The file: `circuittest: 1`, `models: [zoo:gqa@step800, …]` in the order of training, "
-        "`specs: [ioi.circuit.yaml, …]` and, where names do not end in stepN, `times: […]`. Finished items are kept in "
-        "--out: running again does what is left. Exit codes: 0 everything ran, whatever the verdicts; 2 a bad file, a "
+        "`specs: [ioi.circuit.yaml, …]` and, where names do not end in stepN, `times: […]`; of several runs "
+        "of training, `models: {small: […], large: […]}`. Finished items are kept in --out: "
+        "running again does what is left. Exit codes: 0 everything ran, whatever the verdicts; 2 a bad file, a "
         "model that cannot be used, or workers that died.",
     )
     parser.add_argument("series", metavar="SERIES.yaml")
@@ -36,18 +35,23 @@ def add(commands: Any) -> None:
     )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 or mps")
     parser.add_argument("--dtype", default="float32", help="float32, float64, bfloat16 or float16")
+    parser.add_argument("--html", metavar="PATH", help="write a page with tables and curves")
     common.add_json(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run what is left and print a table a spec, or write everything as JSON."""
+    """Run what is left and print tables, or write everything as JSON or as a page."""
     from circuittest import sweep
     from circuittest.errors import UsageError
+    from circuittest.report.page import check_page
     from circuittest.store.default import default_root
+    from circuittest.sweep.page import write_page
 
     if arguments.ray is not None and arguments.workers:
         raise UsageError("--workers and --ray", "an item runs in one place", "choose one")
+    if arguments.html is not None:
+        check_page(arguments.html)
     series = sweep.load_series(arguments.series)
     there: list[bool] = []
     results = sweep.run(
@@ -64,51 +68,35 @@ def run(arguments: argparse.Namespace) -> int:
         done=lambda one, found: there.append(found),
     )
     found = sweep.summary(series, results)
+    scales = sweep.scales(series, found)
+    if arguments.html is not None:
+        write_page(arguments.html, found, scales)
     if arguments.json is not None:
         records = [record for one in results for record in one["records"]]
-        common.emit(
-            arguments.json, {"sweep": found, "claims": sorted(records, key=lambda one: str(one["id"]))}
-        )
-    else:
-        common.say("\n\n".join(_text(one) for one in found))
+        claims = sorted(records, key=lambda one: str(one["id"]))
+        common.emit(arguments.json, {"sweep": found, "scales": scales, "claims": claims})
+    if arguments.json != "-":
+        common.say("\n\n".join([*map(_text, found), *_scales(scales)]))
         common.say(f"\n{len(results)} items, {sum(there)} of them done before")
     return 0
 
 
-def _text(spec: dict[str, Any]) -> str:
-    names = list(spec["holds_from"])
-    heads = ["model", "accuracy", "size", "share", "final", "previous", "chance", "smoothed", *names]
-    rows = [
-        [
-            row["model"],
-            f"{row['accuracy']:.2f}",
-            *("–" if row[key] is None else form.format(row[key]) for key, form in _NUMBERS.items()),
-            *(_verdict(row["verdicts"].get(name)) for name in names),
-        ]
-        for row in spec["rows"]
+def _text(entry: dict[str, Any]) -> str:
+    from circuittest.sweep.page import title
+    from circuittest.sweep.tables import sentences, tables
+
+    first, *more = tables(entry)
+    parts = [title(entry), common.table(list(first.columns), [list(row) for row in first.rows])]
+    for one in more:
+        parts += ["", one.title, common.table(list(one.columns), [list(row) for row in one.rows])]
+    return "\n".join([*parts, "", *sentences(entry)])
+
+
+def _scales(scales: list[dict[str, Any]]) -> list[str]:
+    from circuittest.sweep.tables import scale_table
+
+    specs = dict.fromkeys(one["spec"] for one in scales)
+    found = [scale_table([one for one in scales if one["spec"] == spec]) for spec in specs]
+    return [
+        f"{one.title}\n{common.table(list(one.columns), [list(row) for row in one.rows])}" for one in found
     ]
-    since = [
-        f"{name} holds from {model} on" if model else f"{name} does not hold at the end"
-        for name, model in spec["holds_from"].items()
-    ]
-    present = spec["present_from"]
-    begins = f"the behaviour is there from {present} on" if present else "the behaviour is absent at the end"
-    absent = [f"{row['model']}: {row['absent']}" for row in spec["rows"] if row["absent"]]
-    return "\n".join([spec["spec"], common.table(heads, rows), begins, *since, *absent])
-
-
-_NUMBERS = {
-    "size": "{}",
-    "share": "{:.1%}",
-    "to_final": "{:.2f}",
-    "to_previous": "{:.2f}",
-    "chance": "{:.2f}",
-    "smoothed": "{:.2f}",
-}
-
-
-def _verdict(one: dict[str, Any] | None) -> str:
-    if one is None:
-        return ""
-    mark = _MARKS.get(one["verdict"], one["verdict"])
-    return mark if one["estimate"] is None else f"{mark} {one['estimate']:.2f}"

@@ -44,6 +44,23 @@ def smoothed_in_time(
     return found
 
 
+#: The two ends of a range.
+Band = tuple[float, float]
+
+
+def band(values: Sequence[float | None], level: float = 0.95) -> Band | None:
+    """The middle of some values, by their order: with 100 of them and 95 %, from the third to the third from the end.
+
+    (The smallest value with more than (1 − level)/2 of them at or below it, and the same from above: no interpolation.)
+    What is undefined is passed over; where that is more than half of them, so is the range.
+    """
+    defined = sorted(value for value in values if value is not None)
+    if not defined or 2 * len(defined) < len(values):
+        return None
+    cut = math.floor(len(defined) * (1 - level) / 2 + 1e-9)
+    return defined[cut], defined[-1 - cut]
+
+
 def holds_from(held: Sequence[bool | None]) -> int | None:
     """The first place from which something holds and keeps holding to the end; None where it does not hold at the end.
 

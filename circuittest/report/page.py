@@ -75,10 +75,15 @@ def page(records: Iterable[Record]) -> str:
         *(["<h2>Claim by claim</h2>"] if listed else []),
         *(_claim(record, names[id(record)]) for record in listed),
     ]
+    return framed(f"Circuit claims: {counts(listed)}", "claims", body)
+
+
+def framed(title: str, what: str, body: Iterable[str]) -> str:
+    """A page of its own: head, style sheet, and a link that skips to what it is about."""
     return (
         f'{_HEAD}1">\n<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>Circuit claims: {escape(counts(listed))}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
-        '<a class="skip" href="#main">Skip to the claims</a>\n<main id="main">\n'
+        f"<title>{escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
+        f'<a class="skip" href="#main">Skip to the {escape(what)}</a>\n<main id="main">\n'
         + "\n".join(body)
         + "\n</main>\n</body>\n</html>\n"
     )

@@ -60,7 +60,7 @@ class Document:
         return SpecError(what, why, do, file=self.file, line=line, column=column)
 
 
-def read_yaml(path: str | Path, *, name: str | None = None) -> Document:
+def read_yaml(path: str | Path, *, name: str | None = None, what: str = "the spec") -> Document:
     """Read one YAML document.
 
     Parameters
@@ -69,6 +69,8 @@ def read_yaml(path: str | Path, *, name: str | None = None) -> Document:
         The file.
     name:
         What messages call it; the path by default.
+    what:
+        What messages say that it is.
 
     Raises
     ------
@@ -79,26 +81,27 @@ def read_yaml(path: str | Path, *, name: str | None = None) -> Document:
     try:
         raw = Path(path).read_bytes()
     except OSError as error:
-        raise SpecError("the spec cannot be read", error.strerror or str(error), file=file) from error
-    return parse_yaml(raw, file)
+        raise SpecError(f"{what} cannot be read", error.strerror or str(error), file=file) from error
+    return parse_yaml(raw, file, what)
 
 
-def parse_yaml(raw: bytes | str, file: str = "<string>") -> Document:
+def parse_yaml(raw: bytes | str, file: str = "<string>", what: str = "the spec") -> Document:
     """As `read_yaml`, from the content of a file."""
     if isinstance(raw, str):
         raw = raw.encode("utf-8", "surrogatepass")
     if len(raw) > _MAX_BYTES:
         raise SpecError(
-            "the spec is too long", f"it has {len(raw)} bytes, at most {_MAX_BYTES} are read", file=file
+            f"{what} is too long", f"it has {len(raw)} bytes, at most {_MAX_BYTES} are read", file=file
         )
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        what = "the spec is not UTF-8 text"
-        raise SpecError(what, error.reason, "save it as UTF-8", file=file, line=line, column=1) from error
+        raise SpecError(
+            f"{what} is not UTF-8 text", error.reason, "save it as UTF-8", file=file, line=line, column=1
+        ) from error
     try:
-        composer = _Composer(text, file)
+        composer = _Composer(text, file, what)
         data = composer.document()
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
@@ -120,8 +123,8 @@ def parse_yaml(raw: bytes | str, file: str = "<string>") -> Document:
 class _Composer:
     """Turns events into plain values, noting the place of each."""
 
-    def __init__(self, text: str, file: str) -> None:
-        self.file = file
+    def __init__(self, text: str, file: str, what: str) -> None:
+        self.file, self.what = file, what
         self.loader = _LOADER(text)
         self.places: dict[Path_, Place] = {}
         self.key_places: dict[Path_, Place] = {}
@@ -133,7 +136,7 @@ class _Composer:
         bodies = [e for e in events if isinstance(e, yaml.DocumentStartEvent)]
         if not bodies:
             raise SpecError(
-                "the spec is empty",
+                f"{self.what} is empty",
                 "",
                 "write 'circuittest: 1' and the rest",
                 file=self.file,
@@ -141,9 +144,8 @@ class _Composer:
                 column=1,
             )
         if len(bodies) > 1:
-            self.refuse(
-                bodies[1], "a second document starts here", "a spec is one YAML document", "split the file"
-            )
+            why = f"{self.what} is one YAML document"
+            self.refuse(bodies[1], "a second document starts here", why, "split the file")
         self.events = [
             e
             for e in events
@@ -166,7 +168,7 @@ class _Composer:
         if self.count > _MAX_VALUES or len(path) > _MAX_DEPTH:
             self.refuse(
                 event,
-                "the spec is too large",
+                f"{self.what} is too large",
                 f"over {_MAX_VALUES} values or {_MAX_DEPTH} levels, aliases included",
             )
         self.places[path] = _place(event)
@@ -174,7 +176,10 @@ class _Composer:
             return self.alias(event, path), at + 1
         if event.tag is not None:
             self.refuse(
-                event, f"the tag {event.tag} is refused", "a spec holds plain values only", "remove the tag"
+                event,
+                f"the tag {event.tag} is refused",
+                f"{self.what} holds plain values only",
+                "remove the tag",
             )
         end = self.end_of(at)
         if event.anchor is not None:
@@ -218,7 +223,7 @@ class _Composer:
                 self.refuse(
                     event,
                     f"the tag {event.tag} is refused",
-                    "a spec holds plain values only",
+                    f"{self.what} holds plain values only",
                     "remove the tag",
                 )
             if event.implicit[0] and event.value == "<<":

@@ -63,6 +63,7 @@ def run(
     """
     place = Path(folder).resolve()
     how: dict[str, Any] = {"device": device, "dtype": dtype, "threads": threads, "store": store}
+    how |= {"roles": series.roles, "resamples": series.resamples}
     models = list(zip(series.models, series.places, strict=True))
     items = [item(spec, name, where, **how) for spec in series.specs for name, where in models]
     found: dict[str, dict[str, Any]] = {}

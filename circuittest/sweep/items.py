@@ -36,6 +36,10 @@ class Item:
         How the model runs.
     store:
         Path or URL where tables are shared; None for none.
+    roles:
+        Roles that every head is scored for.
+    resamples:
+        How often the circuit is found again, on discovery examples that are drawn with replacement.
     """
 
     spec: str
@@ -46,13 +50,24 @@ class Item:
     dtype: str
     threads: int
     store: str | None
+    roles: tuple[str, ...] = ()
+    resamples: int = 0
 
     def __str__(self) -> str:
         return f"{Path(self.spec).name} on {self.model}"
 
 
 def item(
-    spec: Path, model: str, place: str, *, device: str, dtype: str, threads: int, store: str | None
+    spec: Path,
+    model: str,
+    place: str,
+    *,
+    device: str,
+    dtype: str,
+    threads: int,
+    store: str | None,
+    roles: tuple[str, ...] = (),
+    resamples: int = 0,
 ) -> Item:
     """The item of a spec on a model, with its key. Raises LoadError for a model that is not there or not whole."""
     from circuittest.models.loading import device_called
@@ -66,10 +81,11 @@ def item(
         "model": model,
         "weights": weights(place),
         "how": [kind, dtype, threads],
+        "asked": [list(roles), resamples],
         "code": sources(),
         "versions": {**versions(), "scipy": version("scipy")},
     }
-    return Item(str(spec), model, place, key_of(description), kind, dtype, threads, store)
+    return Item(str(spec), model, place, key_of(description), kind, dtype, threads, store, roles, resamples)
 
 
 def result_path(folder: Path, one: Item) -> Path:
@@ -90,88 +106,23 @@ def read_result(path: Path) -> dict[str, Any] | None:
 def run_item(one: Item, folder: str) -> dict[str, Any]:
     """Judge the claims of a spec on a model, and write what came out.
 
-    Returns
-    -------
-    dict
-        Plain JSON types: ``key``, ``spec``, ``model``, ``accuracy``, ``absent`` (why the model does not do the task, or
-        ""), ``circuit`` (its ``members``, ``units`` that these touch, how many members there could be, whether it was
-        given, and why it is empty; None where the behaviour is absent or the spec asks for none) and ``records``.
+    Returns what `circuittest.sweep.judged.judged` does, as it is read from the file.
     """
     import torch
 
     from circuittest.report.files import replace_file
+    from circuittest.sweep.judged import judged
 
     before = torch.get_num_threads()
     torch.set_num_threads(one.threads)
     try:
-        result = _judged(one)
+        result = judged(one)
     finally:
         torch.set_num_threads(before)
     text = json.dumps(result, indent=1, sort_keys=True, allow_nan=False, ensure_ascii=False) + "\n"
     replace_file(result_path(Path(folder), one), text)
     found: dict[str, Any] = json.loads(text)
     return found
-
-
-def _judged(one: Item) -> dict[str, Any]:
-    from circuittest.claims.gates import competent
-    from circuittest.lab import Lab
-    from circuittest.models.loading import load_model
-    from circuittest.report.records import record
-    from circuittest.spec import judge, load_spec
-    from circuittest.store import Store
-    from circuittest.tasks.names import is_path
-
-    path = Path(one.spec)
-    spec = load_spec(path, name=path.name)
-    store = None if one.store is None else Store(one.store)
-    model = load_model(one.place, device=one.device, dtype=one.dtype, name=one.model, store=store)
-    task = str(path.parent / spec.task) if is_path(spec.task) else spec.task
-    lab = Lab(model, task, store=store, **spec.task_options)
-    gate = competent(lab, lab.layout.universe("all"), lab.accuracy)
-    records = []
-    for claim in spec.claims:
-        if claim.skip:
-            continue
-        verdict = judge(spec, claim, lab)
-        made = record(verdict, id=f"{path.name}::{claim.id}[{one.model}]", outcome="error")
-        made["outcome"] = {"supported": "passed", "refuted": "failed"}.get(made["verdict"], "error")
-        records.append(made)
-    return {
-        "key": one.key,
-        "spec": path.name,
-        "model": one.model,
-        "accuracy": float(gate.accuracy),
-        "absent": "" if gate.passed else gate.reason,
-        "circuit": _circuit(spec, lab) if gate.passed else None,
-        "records": records,
-    }
-
-
-def _circuit(spec: Any, lab: Any) -> dict[str, Any] | None:
-    """The circuit that the claims judge in this model: the lock's, the one given, or found by the recipe."""
-    from circuittest.circuit import Circuit
-    from circuittest.find.recipe import propose
-    from circuittest.measure.edges import edges
-
-    locked = None if spec.lock is None or spec.rediscover else spec.lock.circuits.get("circuit")
-    source = spec.circuit if locked is None else locked.circuit
-    if source is None:
-        return None
-    fixed = isinstance(source, Circuit)
-    found = lab.circuit(source) if fixed else propose(lab, source)
-    options = {} if fixed else dict(source)
-    by_edges = bool(found.edges) or options.get("level") == "edges"
-    universe = options.get("universe", "all" if fixed or options.get("method") == "minimal" else "heads")
-    ends = {end for edge in found.edges for end in (edge.source, edge.target)} | set(found.units)
-    units = [unit for unit in ends if unit.kind not in ("embed", "logits")]
-    return {
-        "members": [str(member) for member in found],
-        "units": [str(unit) for unit in sorted(units)],
-        "possible": len(edges(lab.layout)[0]) if by_edges else len(lab.layout.universe(universe)),
-        "given": fixed,
-        "empty": "" if len(found) else str(found.origin.get("empty", "")),
-    }
 
 
 def files_of(spec: Path) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from circuittest.find.series import holds_from, smoothed, smoothed_in_time
+from circuittest.find.series import band, holds_from, smoothed, smoothed_in_time
 
 
 def test_smoothing_is_the_paper_s_mean_of_the_last_mean_and_the_value() -> None:
@@ -33,3 +33,13 @@ def test_something_holds_from_where_it_does_not_stop_any_more() -> None:
     assert holds_from([True, None]) is None
     assert holds_from([None, True]) == 1
     assert holds_from([]) is None
+
+
+def test_a_band_is_the_middle_of_the_values_by_their_order() -> None:
+    assert band([float(i) for i in range(99, -1, -1)]) == (2.0, 97.0)  # 2 of 100 lie outside on either side
+    assert band([float(i) for i in range(40)]) == (1.0, 38.0)
+    assert band([3.0, 1.0, 2.0]) == (1.0, 3.0)
+    assert band([float(i) for i in range(10)], level=0.5) == (2.0, 7.0)
+    assert band([1.0, None]) == (1.0, 1.0)
+    assert band([1.0, None, None]) is None
+    assert band([]) is None

@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from circuittest.circuit import Circuit
 from circuittest.errors import LoadError, UsageError
 from circuittest.models import hub
 from circuittest.sweep import items
 from circuittest.sweep.items import item, read_result
-from circuittest.units import Layout, Unit
 
 HOW = {"device": "cpu", "dtype": "float32", "threads": 1, "store": None}
 
@@ -74,8 +71,10 @@ def test_how_a_model_runs_and_what_it_is_called_are_part_of_a_key(spec: Path, mo
         key(spec, model, dtype="float64"),
         key(spec, model, threads=2),
         key(spec, model, "n"),
+        key(spec, model, roles=("copy",)),
+        key(spec, model, resamples=10),
     ]
-    assert len(set(found)) == 4
+    assert len(set(found)) == 6
 
 
 def test_a_folder_without_weights_is_not_whole(spec: Path, model: Path) -> None:
@@ -105,13 +104,3 @@ def test_a_hub_model_whose_commit_is_not_known_is_refused(monkeypatch: pytest.Mo
     monkeypatch.setattr(hub, "snapshot", lambda place, only_cached: None)
     with pytest.raises(LoadError, match="cannot be swept by name"):
         items.weights("somebody/model")
-
-
-@pytest.mark.parametrize(("rediscover", "expected"), [(False, ["L1.H0"]), (True, ["L0.H1"])])
-def test_the_circuit_is_the_one_that_claims_judge(rediscover: bool, expected: list[str]) -> None:
-    layout = Layout(2, 2, 2)
-    locked, found = (Circuit.of([Unit.parse(name)], layout=layout) for name in ("L1.H0", "L0.H1"))
-    lock = SimpleNamespace(circuits={"circuit": SimpleNamespace(circuit=locked)})
-    spec = SimpleNamespace(lock=lock, rediscover=rediscover, circuit={"universe": "heads", "top": "20%"})
-    lab = SimpleNamespace(layout=layout, circuit=lambda one: one, shared=lambda **how: found)
-    assert items._circuit(spec, lab)["members"] == expected
