@@ -29,9 +29,13 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_model(parser: argparse.ArgumentParser) -> None:
-    """The options that name a model and say how to load it."""
-    parser.add_argument("--model", required=True, help="zoo:NAME, a hub id, a directory or a GGUF file")
+def add_model(parser: argparse.ArgumentParser, *, several: str = "") -> None:
+    """The options that name a model and say how to load it. `several`: what more of them mean, where there may be."""
+    told = "zoo:NAME, a hub id, a directory or a GGUF file"
+    if several:
+        parser.add_argument("--model", required=True, nargs="+", metavar="MODEL", help=f"{told}; {several}")
+    else:
+        parser.add_argument("--model", required=True, help=told)
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 or mps (default: auto)")
     parser.add_argument(
         "--dtype", default="float32", help="float32, float64, bfloat16 or float16 (default: float32)"
@@ -70,13 +74,13 @@ def count(text: str) -> int:
     return int(text)
 
 
-def lab_of(arguments: argparse.Namespace) -> Lab:
-    """The lab that the options describe."""
+def lab_of(arguments: argparse.Namespace, model: str | None = None) -> Lab:
+    """The lab that the options describe, of one of the models where they may name several."""
     from circuittest.lab import Lab
     from circuittest.store.default import default_store
 
     return Lab(
-        arguments.model,
+        arguments.model if model is None else model,
         arguments.task,
         discover=arguments.discover,
         evaluate=arguments.evaluate,

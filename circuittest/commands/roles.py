@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from circuittest.commands import common
 
 if TYPE_CHECKING:
+    from circuittest.find.roles.course import Course
     from circuittest.find.roles.functions import Effect, Head, Judged, Side
     from circuittest.lab import Lab
 
@@ -17,7 +18,7 @@ def add(commands: Any) -> None:
     parser = commands.add_parser(
         "roles", help="what the heads look at and move, beside what the model needs of them"
     )
-    common.add_model(parser)
+    common.add_model(parser, several="several: the checkpoints of a training run, the earliest first")
     parser.add_argument(
         "--task", default="induction", help="a task's name, or a .jsonl or .csv file (default: induction)"
     )
@@ -54,21 +55,26 @@ def add(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print two tables, or JSON. Exit code 0, whatever was found."""
+    from circuittest.find.roles.course import course
     from circuittest.find.roles.functions import USUAL, form_and_function
     from circuittest.find.roles.kinds import ROLES
 
     kinds = USUAL if arguments.kinds is None else tuple(arguments.kinds.split(","))
-    lab = common.lab_of(arguments)
-    found = form_and_function(
-        lab,
-        ROLES if kinds == ("all",) else kinds,
-        least=arguments.least,
-        carriers=arguments.carriers,
-        positions=arguments.positions,
-        ablation=arguments.ablation,
-        controls=arguments.controls,
-        single=arguments.single,
-    )
+    kinds = ROLES if kinds == ("all",) else kinds
+    how: dict[str, Any] = {
+        name: getattr(arguments, name)
+        for name in ("least", "carriers", "positions", "ablation", "controls", "single")
+    }
+    lab = common.lab_of(arguments, arguments.model[0])
+    if len(arguments.model) > 1:
+        over = course(arguments.model, lambda name: common.lab_of(arguments, name), kinds, **how)
+        if arguments.json is not None:
+            payload = {"task": lab.data.task, **over.to_dict()}
+            common.emit(arguments.json, payload, common.environment_of(lab.model))
+        if arguments.json != "-":
+            common.say(over_time(lab, over))
+        return 0
+    found = form_and_function(lab, kinds, **how)
     if arguments.json is not None:
         payload = {"model": lab.model.name, "task": lab.data.task, **found.to_dict()}
         common.emit(arguments.json, payload, common.environment_of(lab.model))
@@ -99,6 +105,47 @@ def summary(lab: Lab, found: Side) -> str:
     return text + "\nA score is a form. What the model needs is what closure calls load-bearing."
 
 
+def over_time(lab: Lab, found: Course) -> str:
+    """Two tables for a terminal: each role, and each head, checkpoint by checkpoint."""
+    how = found.sides[0].choices
+    text = (
+        f"{lab.data.task}: scores on {how['discover']} discovery examples, effects and closure on {how['evaluate']} "
+        f"evaluation examples ({how['ablation']} ablation)\n"
+    )
+    rows = []
+    for kind in found.kinds:
+        for place, stage in enumerate(found.stages(kind)):
+            judged = stage.judged
+            rows.append(
+                [
+                    "" if place else kind,
+                    stage.model,
+                    str(len(stage.heads)),
+                    "undefined" if stage.best is None else f"{stage.best[1]:.2f} {stage.best[0]}",
+                    "–" if judged is None else judged.label,
+                    "" if judged is None else _beyond(judged),
+                ]
+            )
+    columns = ["role", "model", "heads", "largest score", "closure", "log-prob lost beyond controls"]
+    text += common.table(columns, rows) + "\n\n"
+    since = [[kind, found.form_from(kind) or "–", found.function_from(kind) or "–"] for kind in found.kinds]
+    text += common.table(["role", "heads have it from", "load-bearing from"], since)
+    heads = found.heads()
+    if heads:
+        text += "\n\n" + common.table(
+            ["head", *found.models],
+            [[str(unit), *map(_cell, steps)] for unit, steps in heads.items()],
+        )
+        text += "\nRoles of each head, and the log-probability that its ablation alone costs."
+    return text + "\nA score is a form. What the model needs is what closure calls load-bearing."
+
+
+def _cell(head: Head) -> str:
+    scores = sorted(((head.scores[kind], kind) for kind in head.roles), reverse=True)
+    shown = ", ".join(f"{kind} {score:.2f}" for score, kind in scores)
+    return f"{shown or '–'}; {head.effects['log_prob'].value:.2f}"
+
+
 def _row(head: Head, accuracy: str, found: Side, single: bool) -> list[str]:
     scores = sorted(head.scores.items(), key=lambda item: -item[1])
     shown = [f"{kind} {score:.2f}" for kind, score in scores if kind in head.roles]
@@ -116,8 +163,17 @@ def _group(group: Judged) -> list[str]:
     units = " ".join(map(str, group.units[:8])) + (
         f" +{len(group.units) - 8}" if len(group.units) > 8 else ""
     )
-    beyond = _interval(group.beyond) if group.beyond is not None else group.reason
-    return [group.name, units, group.label, beyond, "" if group.adjusted is None else f"{group.adjusted:.2g}"]
+    return [
+        group.name,
+        units,
+        group.label,
+        _beyond(group),
+        "" if group.adjusted is None else f"{group.adjusted:.2g}",
+    ]
+
+
+def _beyond(group: Judged) -> str:
+    return _interval(group.beyond) if group.beyond is not None else group.reason
 
 
 def _interval(effect: Effect) -> str:

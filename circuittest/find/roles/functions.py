@@ -107,7 +107,7 @@ class Side:
     Attributes
     ----------
     heads:
-        Those that have a role or are carriers, in canonical order.
+        Those that have a role, are carriers or were asked for, in canonical order.
     groups:
         Closure of each role's heads, and of the carriers without a role.
     undefined:
@@ -159,6 +159,7 @@ def form_and_function(
     *,
     least: float = 0.4,
     carriers: int = 8,
+    also: Iterable[Unit] = (),
     positions: str = "all",
     ablation: str = "zero",
     controls: int = 100,
@@ -175,6 +176,8 @@ def form_and_function(
     carriers:
         How many heads with the largest attribution (mean over examples of `Lab.scores`) are looked at whatever their
         scores.
+    also:
+        Further heads to look at, whatever they score; they change nothing else.
     positions:
         As for `Lab.roles`.
     ablation, controls:
@@ -188,19 +191,13 @@ def form_and_function(
         For no kinds, unknown ones, a `least` outside (0, 1], fewer than no carriers, and as `Lab.roles`.
     """
     wanted = tuple(dict.fromkeys(kinds))
-    if not wanted:
-        raise UsageError("no roles were asked for", "", f"name some of {', '.join(ROLES)}")
-    if not 0 < least <= 1 or carriers < 0:
-        raise UsageError(
-            f"least is {least:g} and {carriers} carriers are asked for",
-            "scores lie between 0 and 1",
-            "use least=0.4 and carriers=8",
-        )
+    having, carrying = looked_at(lab, wanted, least=least, carriers=carriers, positions=positions)
     tables = lab.roles(wanted, split="discover", positions=positions)
     means = {kind: table.means() for kind, table in tables.items()}
-    having = {kind: lab.with_role(kind, least=least, positions=positions) for kind in wanted if means[kind]}
-    carrying = _carriers(lab, carriers)
-    shown = sorted({unit for circuit in having.values() for unit in circuit.units} | set(carrying))
+    asked = tuple(sorted(set(also)))
+    lab.layout.check(asked)
+    own_heads = {unit for circuit in having.values() for unit in circuit.units}
+    shown = sorted({*own_heads, *carrying, *asked})
     effects = _effects(lab, shown, ablation)
     how: dict[str, Any] = {"ablation": ablation, "controls": controls, "universe": "heads"}
     own = {unit: _label(lab.closure(_alone(lab, unit), **how)) if single else None for unit in shown}
@@ -235,8 +232,31 @@ def form_and_function(
         "evaluate": len(lab.data.evaluate),
         "seed": lab.data.seed,
     }
+    if asked:
+        choices["also"] = [str(unit) for unit in asked]
     undefined = {kind: table.undefined for kind, table in tables.items() if table.undefined}
     return Side(heads, _adjusted(judged), undefined, choices)
+
+
+def looked_at(
+    lab: Any, kinds: Sequence[str], *, least: float, carriers: int, positions: str
+) -> tuple[dict[str, Circuit], tuple[Unit, ...]]:
+    """The heads that have each role (no entry where no example can show it), and the carriers.
+
+    Raises as `form_and_function`.
+    """
+    if not kinds:
+        raise UsageError("no roles were asked for", "", f"name some of {', '.join(ROLES)}")
+    if not 0 < least <= 1 or carriers < 0:
+        raise UsageError(
+            f"least is {least:g} and {carriers} carriers are asked for",
+            "scores lie between 0 and 1",
+            "use least=0.4 and carriers=8",
+        )
+    tables = lab.roles(kinds, split="discover", positions=positions)
+    scored = [kind for kind in kinds if tables[kind].means()]
+    having = {kind: lab.with_role(kind, least=least, positions=positions) for kind in scored}
+    return having, _carriers(lab, carriers)
 
 
 def _carriers(lab: Any, count: int) -> tuple[Unit, ...]:
