@@ -180,10 +180,11 @@ def drift_structure(
     example i. The examples are the same, so that no noise of re-discovery on other data is in it, and equal weights
     give 0. Without another threshold a spec claims ``max`` = `margin`.
 
-    Beside it, in ``details``: Jaccard index of the locked circuit and the one found again; rank correlation of mean
-    absolute scores; what independent circuits would give (``replaced_by_chance``); and over random halves A, B of the
-    examples the mean Jaccard index of the base's circuits of A and B (``floor``) beside that of the base's of A and the
-    tuned's of B (``across``).
+    Beside it, in ``details``: Jaccard index of the locked circuit and the one found again; of the mean absolute scores
+    of all members, as shares of their sum, the weighted Jaccard index (``weighted_overlap``: sum of the smaller over
+    sum of the larger) and the rank correlation; what independent circuits would give (``replaced_by_chance``); and
+    over random halves A, B of the examples the mean Jaccard index of the base's circuits of A and B (``floor``) beside
+    that of the base's of A and the tuned's of B (``across``).
 
     Invalid when the circuit was not found by `Lab.shared`, when the discovery examples are not those of the lock, when
     the lock holds no ranking of so many members, and where the weights have nothing in common with the base's, as in a
@@ -224,6 +225,7 @@ def drift_structure(
         "rediscovered": [str(member) for member in placed_circuit(Circuit.of(map(parse, again)), both.moved)],
         "jaccard": _jaccard(*masks),
         "replaced_by_chance": 1.0 - k / len(ranking.members),
+        "weighted_overlap": _weighted(ranking.mean, size),
         "rank_correlation": _spearman(ranking.mean, size),
         "k": k,
         **halves(ranking.inside, inside, recipe["at"], seed),
@@ -288,6 +290,14 @@ def _jaccard(a: Any, b: Any) -> float | None:
     """None for two empty sets."""
     union = int((a | b).sum())
     return int((a & b).sum()) / union if union else None
+
+
+def _weighted(a: Floats, b: Floats) -> float | None:
+    """Jaccard index of sizes as shares of their sum; None where all are zero."""
+    if not a.any() or not b.any():
+        return None
+    p, q = a / a.sum(), b / b.sum()
+    return float(np.minimum(p, q).sum() / np.maximum(p, q).sum())
 
 
 def _spearman(a: Floats, b: Floats) -> float | None:

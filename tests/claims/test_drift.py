@@ -104,6 +104,7 @@ def test_equal_numbers_under_another_fingerprint_are_measured_and_exactly_zero(s
     assert found["drift.behaviour"].outcome == found["drift.function"].outcome == "supported"
     assert found["drift.structure"].estimate.details["jaccard"] == 1.0
     assert found["drift.structure"].estimate.details["rank_correlation"] == pytest.approx(1.0)
+    assert found["drift.structure"].estimate.details["weighted_overlap"] == 1.0
     low, high = found["drift.behaviour"].estimate.interval
     assert low == 0.0
     assert 0.01 < high < 0.05
@@ -149,6 +150,10 @@ def test_a_circuit_elsewhere_has_drifted_in_structure(spec: Any) -> None:
     assert found["drift.structure"].outcome == "refuted"
     assert structure.details["jaccard"] == structure.details["across"] == 0.0
     assert structure.details["floor"] == 1.0
+    noise = (
+        lab_of([]).scores().values.mean(0).sum()
+    )  # that all members have; each of the two leaders has 1 beside it
+    assert structure.details["weighted_overlap"] == pytest.approx(noise / (noise + 4), rel=1e-4)
     assert structure.details["rediscovered"] == ["L4.H4", "L5.H1"]
     # claims judge the locked circuit, which does nothing here
     assert found["necessity"].estimate.circuit == Circuit.of(CORE)
