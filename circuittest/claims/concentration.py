@@ -10,7 +10,7 @@ import numpy as np
 from circuittest.claims.beyond import ends
 from circuittest.claims.gates import competent
 from circuittest.claims.kept import reach
-from circuittest.find.scan import Member, Scan, damage as damage_of, greedy, members_of, scan
+from circuittest.find.scan import Damage, Measure, Member, Scan, damage as damage_of, greedy, members_of, scan
 from circuittest.stats import Estimate, Inference, MeanInference, RatioInference, rank_p
 from circuittest.stats.crossing import CrossingInference
 from circuittest.stats.resampling import Floats, generator
@@ -35,6 +35,7 @@ def concentration(
     damage: float = 0.8,
     metric: Literal["log_prob", "logit_diff"] | None = None,
     ablation: Literal["zero", "counterfactual"] = "zero",
+    controls: int = 0,
     seed: int = 0,
 ) -> Estimate:
     """How few members must be ablated, in order of their importance, to do most of the damage there is to do.
@@ -68,6 +69,10 @@ def concentration(
         "log_prob" or "logit_diff"; by default the task's, or "log_prob" where that is neither.
     ablation:
         "zero" or "counterfactual". Means would need a third set of examples.
+    controls:
+        Random orders of the members, for ``details["random_orders"]``: damage after each number of members, the area
+        under each curve, and how often it is as large as that of the order found. 0 for none; each costs as many
+        ablations as the curve has sizes.
 
     Invalid when the model is not competent, when the interval of m(∅) - m(all heads ablated) does not lie above zero,
     when `size` does not divide the heads of a layer, and when there are no discovery examples.
@@ -84,6 +89,7 @@ def concentration(
         "metric": measure,
         "seed": seed,
         **({"size": size} if per == "group" else {}),
+        **({"controls": controls} if controls else {}),
         **({"attributed": lab.metric} if order == "attribution" else {}),
     }
 
@@ -97,6 +103,8 @@ def concentration(
             f"size is {size} for per = {per!r}: groups have a size that divides the {lab.layout.n_heads} heads of a "
             "layer, and nothing else has one"
         )
+    if controls < 0:
+        return invalid(f"controls is {controls}: it is a number of random orders, or 0 for none")
     if not lab.data.discover:
         return invalid(
             "there are no discovery examples, and the order must not come from those that judge it"
@@ -128,9 +136,9 @@ def concentration(
         return invalid(span.reason, details)
     unit = 1 / len(members) if scale == "share" else 1.0
     crossing = CrossingInference(lost, whole, sizes, level=damage, unit=unit, seed=seed)
-    weights = np.array([*np.diff((0, *sizes)), 0.0])
-    # trapezia between measured sizes; D(0) = 0
-    area = RatioInference(((weights[:-1] + weights[1:]) / 2) @ lost / len(members), whole, seed=seed)
+    spread = np.array([*np.diff((0, *sizes)), 0.0])
+    weights = (spread[:-1] + spread[1:]) / 2  # trapezia between measured sizes; D(0) = 0
+    area = RatioInference(weights @ lost / len(members), whole, seed=seed)
     top = RatioInference(lost[0], whole, seed=seed)
     raw = MeanInference(lost[0], bounds=None, seed=seed)
     details |= {
@@ -146,6 +154,15 @@ def concentration(
         "top_among": _controls(lab, members, ordered[0], measure, ablation, found.base),
         "easy_and_hard": searched.easy_and_hard(seed),
     }
+    if controls:
+        details["random_orders"] = _random_orders(
+            lambda sets: lab.outcomes(sets, value=ablation).measure(measure),
+            members,
+            found,
+            weights,
+            count=controls,
+            seed=seed,
+        )
     inferences: dict[str, Inference] = {
         "units": crossing,
         "area": area,
@@ -228,6 +245,40 @@ class _Search:
         """The top member on each half, and the correlation of the effects (None where one half has equal ones)."""
         a, b = self._lost[:, first].mean(1), self._lost[:, second].mean(1)
         return int(np.argmax(a)), int(np.argmax(b)), _correlation(a, b)
+
+
+def _random_orders(
+    measure: Measure, members: Sequence[Member], found: Damage, weights: Floats, *, count: int, seed: int
+) -> dict[str, Any]:
+    """The damage curves of random orders: the first k of one are a random set of k members, matched in kind.
+
+    `weights` make the area under a curve, in members. The order found never saw these examples, so that under "it is a
+    random order" its area is one more draw.
+    """
+    rng = generator(seed)
+    orders = [rng.permutation(len(members)) for _ in range(count)]
+    sets = [
+        tuple(unit for i in order[:k] for unit in members[i].units)
+        for order in orders
+        for k in found.sizes[:-1]
+    ]
+    whole = found.lost[-1]  # all members, in whatever order
+    steps = len(found.sizes) - 1
+    lost = found.base - measure(sets) if sets else np.empty((0, found.base.size))
+    span = float(found.reach.mean())
+    curves = [
+        [*(float(row.mean()) / span for row in lost[r * steps : (r + 1) * steps]), float(whole.mean()) / span]
+        for r in range(count)
+    ]
+    areas = [float(weights @ curve) / len(members) for curve in curves]
+    own = float(weights @ found.lost.mean(1)) / span / len(members)
+    rank = rank_p(own, areas, harmful_is="high")
+    return {
+        "damage": {str(k): [curve[j] for curve in curves] for j, k in enumerate(found.sizes)},
+        "area": areas,
+        "area_p": rank.p,
+        "area_p_resolution": rank.resolution,
+    }
 
 
 def _correlation(a: Floats, b: Floats) -> float | None:

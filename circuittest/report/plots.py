@@ -157,22 +157,46 @@ def _reuse(record: Mapping[str, Any], details: Mapping[str, Any]) -> Iterator[Pl
 
 
 def _damage(record: Mapping[str, Any], details: Mapping[str, Any]) -> Iterator[Plot]:
-    found = details.get("damage")
-    if "units_to" not in details or len(points := _points(found)) < 2:
+    """Of concentration: the order found, and random orders where they were measured."""
+    points = _points(details.get("damage"))
+    if "units_to" not in details or len(points) < 2:
         return
     asked = record["choices"].get("damage")
     level = float(asked) if is_number(asked) else None
+    random = _random_orders(details.get("random_orders"), [x for x, _ in points])
+    band = [(x, min(ys), sum(ys) / len(ys), max(ys)) for x, ys in random]
     drawn = svg.curve(
-        "damage by the number of units ablated",
+        "damage by the number of units ablated"
+        + (f", beside {len(random[0][1])} random orders" if random else ""),
         [(0.0, 0.0), *points],
-        across="units ablated, in the order of the discovery examples",
+        across="units ablated, the most important first",
         up="share of the damage",
         level=level,
         whole=True,
+        band=[(0.0, 0.0, 0.0, 0.0), *band] if band else [],
     )
     told = "" if level is None else f" The line across is the share that was asked for ({svg.number(level)})."
-    rows = tuple((svg.number(x), svg.number(y)) for x, y in points)
-    yield Plot(drawn, f"Share of all heads' damage that the first units do.{told}", ("units", "damage"), rows)
+    told += (
+        f" The band holds {len(random[0][1])} random orders from the least damage to the most; the dotted line is "
+        "their mean."
+        if random
+        else ""
+    )
+    columns = ("units", "damage", *(("random: least", "mean", "most") if random else ()))
+    ends = [tuple(map(svg.number, numbers[1:])) for numbers in band] or [()] * len(points)
+    rows = tuple((svg.number(x), svg.number(y), *more) for (x, y), more in zip(points, ends, strict=True))
+    yield Plot(drawn, f"Share of all heads' damage that the first units do.{told}", columns, rows)
+
+
+def _random_orders(found: Any, sizes: Sequence[float]) -> list[tuple[float, list[float]]]:
+    """Size → the damage of every random order, where that is there for each of the sizes; none otherwise."""
+    damage = found.get("damage") if isinstance(found, dict) else None
+    if not isinstance(damage, dict):
+        return []
+    rows = [damage.get(str(int(size))) for size in sizes]
+    if not all(isinstance(row, list) and row and all(map(is_number, row)) for row in rows):
+        return []
+    return [(size, [float(y) for y in row]) for size, row in zip(sizes, rows, strict=True) if row]
 
 
 def _cross_task(record: Mapping[str, Any], details: Mapping[str, Any]) -> Iterator[Plot]:

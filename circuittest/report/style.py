@@ -12,6 +12,7 @@ svg text { fill: var(--fore); font: 12px system-ui, sans-serif; } svg text.label
 .control { fill: var(--below); fill-opacity: .7; } .mark { stroke-width: 2; stroke: var(--fore); }
 .mark-0 { stroke: var(--above); } .mark-1 { stroke-dasharray: 3 3; }
 .curve { fill: none; stroke: var(--below); stroke-width: 2; }
+.band { fill: var(--soft); fill-opacity: .25; } .middle { fill: none; stroke: var(--soft); stroke-dasharray: 2 3; }
 .place { fill: var(--line); fill-opacity: .45; } .above { fill: var(--above); } .below { fill: var(--below); }
 .member { stroke: var(--member); stroke-width: 2.5; } .family { fill: none; stroke: var(--member); stroke-width: 2.5; }
 """

@@ -138,10 +138,15 @@ def curve(
     level: float | None = None,
     at: float | None = None,
     whole: bool = False,
+    band: Sequence[tuple[float, float, float, float]] = (),
 ) -> str:
-    """Points joined by lines; `level` is drawn across, `at` upright. `whole`: the vertical axis is 0 to 1 at least."""
+    """Points joined by lines; `level` is drawn across, `at` upright. `whole`: the vertical axis is 0 to 1 at least.
+
+    `band`: (x, low, middle, high) of others, drawn as an area behind the curve with a thin line in it.
+    """
     height, bottom, top = 220.0, 178.0, 12.0
     values = [y for _, y in points] + ([] if level is None else [level]) + ([0.0, 1.0] if whole else [])
+    values += [y for _, low, _, high in band for y in (low, high)]
     rows, columns = nice(min(values), max(values)), nice(points[0][0], points[-1][0])
 
     def place(px: float, py: float) -> tuple[float, float]:
@@ -166,6 +171,11 @@ def curve(
     if at is not None:
         x = place(at, rows[0])[0]
         parts.append(line(x, top, x, bottom, "threshold"))
+    if band:
+        edge = [place(x, high) for x, _, _, high in band] + [place(x, low) for x, low, _, _ in reversed(band)]
+        around = " ".join(f"{x:.1f},{y:.1f}" for x, y in edge)
+        middle = " ".join("{:.1f},{:.1f}".format(*place(x, y)) for x, _, y, _ in band)
+        parts.append(f'<polygon points="{around}" class="band"/><polyline points="{middle}" class="middle"/>')
     placed = [place(*point) for point in points]
     joined = " ".join(f"{x:.1f},{y:.1f}" for x, y in placed)
     parts.append(f'<polyline points="{joined}" class="curve"/>')

@@ -144,6 +144,26 @@ def test_sizes_of_groups(options: dict[str, Any]) -> None:
     assert "size is" in lab_of({A: 9.0}).concentration(**options).invalid
 
 
+def test_random_orders_stand_beside_the_order_found() -> None:
+    worth = {A: 6.0, B: 3.0}
+    plain, found = lab_of(worth).concentration(), lab_of(worth).concentration(controls=19)
+    assert (found.value, found.interval) == (plain.value, plain.interval)
+    random = found.details["random_orders"]
+    assert {key: found.details[key] for key in plain.details} == dict(plain.details)
+    assert set(random["damage"]) == set(found.details["damage"])
+    # the last is all of them, in whatever order
+    assert random["damage"]["16"] == [pytest.approx(found.details["damage"]["16"])] * 19
+    assert all(0.6 + 0.1 > damage > -0.1 for damage in random["damage"]["1"])
+    # one random head in sixteen is A, and one is B
+    assert np.mean(random["damage"]["8"]) == pytest.approx(0.45, abs=0.15)
+    assert max(random["area"]) < found.details["area"]["value"]
+    assert (random["area_p"], random["area_p_resolution"]) == (1 / 20, 1 / 20)
+    # where all heads are worth the same, the order found is one of many
+    same = lab_of(dict.fromkeys(HEADS, 10 / 16)).concentration(controls=19).details["random_orders"]
+    assert same["area"] == pytest.approx([0.5] * 19, abs=0.03)
+    assert "controls is -1" in lab_of(worth).concentration(controls=-1).invalid
+
+
 def test_what_cannot_be_judged() -> None:
     assert "damage is" in lab_of({A: 9.0}).concentration(damage=1.0).invalid
     assert "not competent" in lab_of({}, lambda touched, i: 6.0).concentration().invalid

@@ -113,12 +113,14 @@ def _about_tasks() -> list[Record]:
     matrix = ((similar + similar.T) / 2).tolist()
     families = [{"subtasks": names[:3]}, {"subtasks": names[3:]}]
     effects = {f"L{i}.H{j}": float(rng.normal(0.02, 0.08)) for i in range(6) for j in range(8)}
+    random = {str(k): np.clip(rng.normal(k / 16, 0.12, 20), -0.1, 1.2).tolist() for k in range(1, 9)}
     return [
         made("specificity_matrix", 0.7, {"drops": drops}, circuit=None),
         made("specificity", 0.5, {"drops": {"own": 0.8, "others": {"sva": 0.1, "facts": -0.04}}}),
         made("families", 2.0, {"subtasks": names, "similarity": matrix, "families": families}, circuit=None, at=1.5),
         made("concentration", 6.0, {
             "effects": effects, "units_to": {"number": 6}, "damage": {str(k): min(1.0, 0.16 * k) for k in range(1, 9)},
+            "random_orders": {"damage": random},
         }, circuit=None, at=9.0, choices={"damage": 0.8}),
     ]  # fmt: skip
 

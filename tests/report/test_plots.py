@@ -88,6 +88,28 @@ def test_damage_over_units_begins_at_nothing():
     assert plots(record({"damage": {"1": 0.4, "2": 0.7}})) == []  # selective's damage is another thing
 
 
+def test_damage_stands_beside_random_orders():
+    details = {"damage": {"1": 0.4, "10": 1.0, "2": 0.7}, "units_to": {"number": 3}}
+    random = {"1": [0.0, 0.3], "2": [0.1, 0.5], "10": [1.0, 1.0]}
+    plot = one(details | {"random_orders": {"damage": random}}, damage=0.8)
+    assert plot.columns == ("units", "damage", "random: least", "mean", "most")
+    assert plot.rows == (
+        ("1", "0.4", "0", "0.15", "0.3"),
+        ("2", "0.7", "0.1", "0.3", "0.5"),
+        ("10", "1", "1", "1", "1"),
+    )
+    assert "2 random orders" in plot.caption
+    around = re.search(r'<polygon points="([^"]*)"', plot.svg)[1].split()
+    assert len(around) == 8  # from nothing up along the most, back along the least
+    assert around[0] == around[-1]
+    (curve,) = re.findall(r'<polyline points="([^"]*)" class="curve"', plot.svg)
+    assert float(curve.split()[1].split(",")[1]) < float(
+        around[1].split(",")[1]
+    )  # more damage than any: above the band
+    for broken in ({}, {"1": [0.1]}, {"1": [], "2": [], "10": []}, {"1": [None], "2": [0.1], "10": [1.0]}):
+        assert one(details | {"random_orders": {"damage": broken}}).columns == ("units", "damage")
+
+
 def test_cross_task_matrix():
     cell = lambda value: {"value": value, "interval": [0, 1]}
     drops = {"ioi": {"ioi": cell(0.9), "sva": cell(-0.1)}, "sva": {"ioi": cell(0.3), "sva": cell(0.5)}}
