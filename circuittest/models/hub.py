@@ -8,6 +8,8 @@ from circuittest.errors import LoadError
 
 #: Seconds that the hub may take to answer.
 PATIENCE = 5.0
+#: What a revision is made of; weights in other formats are not read, nor is code.
+_PATTERNS = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
 _FILES = ("config.json", "tokenizer_config.json", "tokenizer.json")
 
 
@@ -46,6 +48,40 @@ def snapshot(source: str, *, only_cached: bool) -> Path | None:
             return None
     found = try_to_load_from_cache(source, _FILES[0], revision=revision)
     return Path(found).parent if isinstance(found, str) else None
+
+
+def revision(source: str, revision: str) -> Path:
+    """The directory of a hub id's files at a branch, tag or commit, downloaded where they are not in the cache.
+
+    Configuration, tokenizer and safetensors alone. Where the hub does not answer, the cache must have the revision.
+    Raises LoadError.
+    """
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import LocalEntryNotFoundError, RevisionNotFoundError
+
+    try:
+        return Path(
+            snapshot_download(
+                source,
+                revision=revision,
+                allow_patterns=_PATTERNS,
+                etag_timeout=PATIENCE,
+                local_files_only=not answers(source),
+            )
+        )
+    except LocalEntryNotFoundError as error:
+        raise LoadError(
+            f"cannot find revision {revision!r} of {source!r}",
+            "it is not in the Hugging Face cache, and the hub cannot be reached",
+            "check the spelling, or download it first",
+        ) from error
+    except RevisionNotFoundError as error:
+        raise LoadError(
+            f"{source} has no revision {revision!r}", "", "name a branch, a tag or a commit of it"
+        ) from error
+    except Exception as error:  # as below; what the hub said
+        why = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise LoadError(f"cannot get {source}@{revision}", why, "check the name, and your access") from error
 
 
 def answers(source: str) -> bool:

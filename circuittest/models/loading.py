@@ -47,8 +47,9 @@ def load_model(
     Parameters
     ----------
     ref:
-        ``zoo:NAME``, a hub id, a directory, a GGUF file (converted once into the cache), or a module in memory,
-        which is wrapped as it is (`from_module`): `device` and `dtype` are then the module's own.
+        ``zoo:NAME``, a hub id, a hub id at a revision (``ID@REVISION``), a directory, a GGUF file (converted once into
+        the cache), or a module in memory, which is wrapped as it is (`from_module`): `device` and `dtype` are then the
+        module's own.
     tokenizer:
         A tokenizer, or the hub id or directory of one; by default the model's own.
     device:
@@ -155,7 +156,7 @@ def from_module(
 
 
 def source(name: str) -> str:
-    """What transformers is given: a directory or a hub id."""
+    """What transformers is given: a directory or a hub id; a revision of a hub id is the directory of its files."""
     if name.startswith("zoo:"):
         from circuittest import zoo
 
@@ -178,13 +179,12 @@ def source(name: str) -> str:
                 "name the directory that holds config.json and the weights",
             )
         return str(path)
-    if (
-        path.is_absolute()
-        or name.startswith((".", "~"))
-        or path.suffix
-        or name.count("/") > 1
-        or "\\" in name
-    ):
+    local = path.is_absolute() or name.startswith((".", "~")) or "\\" in name
+    repository, _, revision = name.partition("@")
+    if revision and not local and repository.count("/") <= 1:
+        with _quiet():
+            return str(hub.revision(repository, revision))
+    if local or path.suffix or name.count("/") > 1:
         raise LoadError(f"there is no file or directory {name!r}", "", "check the path")
     return name
 

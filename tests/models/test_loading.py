@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from huggingface_hub.errors import RevisionNotFoundError
 from transformers import AutoConfig
 from transformers.utils import logging as transformers_logging
 
@@ -70,7 +71,9 @@ def test_a_device_that_is_not_there(directory: Path) -> None:
         load_model(directory, device="cuda:63")
 
 
-@pytest.mark.parametrize("ref", ["/nowhere/model", "./nowhere", "nowhere.gguf", "~/nowhere", "a/b/c"])
+@pytest.mark.parametrize(
+    "ref", ["/nowhere/model", "./nowhere", "./no@where", "a/b/c@d", "nowhere.gguf", "~/nowhere", "a/b/c"]
+)
 def test_a_missing_path_is_not_mistaken_for_a_hub_id(ref: str) -> None:
     with pytest.raises(LoadError, match="there is no file or directory"):
         load_model(ref)
@@ -119,6 +122,42 @@ def test_without_a_network_a_model_comes_from_the_cache(
     assert model.tokenizer("w5 w7")["input_ids"] == [5, 7]
     assert len(asked) == 2  # for the model, and for its tokenizer
     assert all(url.endswith("/me/tiny/resolve/main/config.json") for url in asked)
+
+
+def test_a_revision_is_the_directory_of_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "models--me--tiny"
+    (home / "refs").mkdir(parents=True)
+    for seed, (name, commit) in enumerate({"step100": "1" * 40, "v1.0": "2" * 40}.items()):
+        save(build("llama", seed=seed), home / "snapshots" / commit)
+        (home / "refs" / name).write_text(commit)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    unreachable(monkeypatch)
+    early, late = load_model("me/tiny@step100"), load_model("me/tiny@v1.0")
+    assert (early.name, late.name) == ("me/tiny@step100", "me/tiny@v1.0")
+    assert early.fingerprint != late.fingerprint
+    assert late.fingerprint == load_model(home / "snapshots" / ("2" * 40)).fingerprint
+    assert load_model(f"me/tiny@{'1' * 40}").fingerprint == early.fingerprint
+    with pytest.raises(LoadError, match="cannot find revision 'step7' of 'me/tiny'.*cannot be reached"):
+        load_model("me/tiny@step7")
+
+
+def test_what_the_hub_says_of_a_revision(monkeypatch: pytest.MonkeyPatch) -> None:
+    def download(error: type[Exception]) -> None:
+        def raising(*_: Any, **how: Any) -> None:
+            assert how["local_files_only"] is False
+            assert "*.bin" not in how["allow_patterns"]
+            raise error("404 Client Error.\nRevision Not Found")
+
+        monkeypatch.setattr("huggingface_hub.snapshot_download", raising)
+
+    monkeypatch.setattr("circuittest.models.hub.answers", lambda source: True)
+    missing = type("Missing", (RevisionNotFoundError,), {"__init__": Exception.__init__})
+    download(missing)
+    with pytest.raises(LoadError, match=r"me/tiny has no revision 'step7'.*branch, a tag or a commit"):
+        load_model("me/tiny@step7")
+    download(PermissionError)
+    with pytest.raises(LoadError, match=r"cannot get me/tiny@step7: 404 Client Error"):
+        load_model("me/tiny@step7")
 
 
 def test_an_unknown_zoo_model() -> None:
