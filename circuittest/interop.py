@@ -1,16 +1,18 @@
 """Circuits of other tools: the graph files of EAP-IG, which the circuit track of the MIB benchmark uses, too.
 
 The format (https://github.com/hannamw/EAP-IG, `Graph.to_json`): ``cfg`` with the sizes, ``nodes`` and ``edges`` by name
-(``input``, ``a3.h5``, ``m3``, ``logits``; ``a0.h3->a4.h1<q>``), each with ``in_graph``, edges with a ``score``. In it
-every query head has keys and values of its own, also where heads share them (TransformerLens splits them).
+(``input``, ``a3.h5``, ``m3``, ``logits``; ``a0.h3->a4.h1<q>``), each with ``in_graph``, edges with a ``score``, nodes
+with one where they were scored, and with ``neurons`` where parts of their output were chosen. In it every query head
+has keys and values of its own, also where heads share them (TransformerLens splits them).
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -33,10 +35,13 @@ class Graph:
         The edges in the graph; its units, where the file has no edge in it.
     scores:
         Of every edge; of a key or value that heads share the sum over these heads, as gradients add up.
+    unit_scores:
+        Of the nodes that the file scores.
     """
 
     circuit: Circuit
     scores: Mapping[Edge, float]
+    unit_scores: Mapping[Unit, float] = field(default_factory=dict)
 
 
 def read_eap_ig(
@@ -63,7 +68,8 @@ def read_eap_ig(
     Raises
     ------
     CircuitError
-        It is no such file, it belongs to another architecture, or edges that are one here differ.
+        It is no such file, it belongs to another architecture, edges that are one here differ, or a node is in the
+        graph with some of its output dimensions only.
     """
     if kv not in KV:
         raise CircuitError(f"unknown kv {kv!r}", "", did_you_mean(str(kv), KV))
@@ -92,10 +98,11 @@ def read_eap_ig(
                 "say which counts: kv='any' or kv='all'",
             )
     edges = [edge for edge, inside in members.items() if (all if kv == "all" else any)(inside)]
-    nodes = [_unit(text) for text, info in data["nodes"].items() if _inside(info)]
+    nodes, unit_scores = _nodes(data["nodes"], called)
     units = [] if edges else [unit for unit in nodes if unit.kind in ("head", "mlp")]
     origin = {"method": "EAP-IG graph", "file": called}
-    return Graph(Circuit(tuple(units), tuple(edges), name or called, layout, origin), scores)
+    circuit = Circuit(tuple(units), tuple(edges), name or called, layout, origin)
+    return Graph(circuit, scores, unit_scores)
 
 
 def to_eap_ig(
@@ -177,6 +184,28 @@ def _sizes(cfg: Mapping[str, Any]) -> dict[str, Any]:
     if not all(isinstance(size, int) and not isinstance(size, bool) and size > 0 for size in sizes.values()):
         raise CircuitError("the graph does not say its sizes", f"cfg holds {sizes}")
     return {**sizes, "parallel": bool(cfg.get("parallel_attn_mlp", False))}
+
+
+def _nodes(listed: Mapping[str, Any], called: str) -> tuple[list[Unit], dict[Unit, float]]:
+    """The nodes in the graph, and the scores of nodes; one that is not a number stands for none."""
+    inside: list[Unit] = []
+    scores: dict[Unit, float] = {}
+    for text, info in listed.items():
+        unit = _unit(text)
+        score = info.get("score") if isinstance(info, Mapping) else None
+        if isinstance(score, (int, float)) and not math.isnan(score):
+            scores[unit] = float(score)
+        if not _inside(info):
+            continue
+        inside.append(unit)
+        if isinstance(info, Mapping) and not all(info.get("neurons", ())):
+            raise CircuitError(
+                f"the graph {called} holds {text} in part",
+                f"{sum(map(bool, info['neurons']))} of its {len(info['neurons'])} output dimensions are in it, and "
+                "circuits here have whole units",
+                "export it at the level of nodes or edges",
+            )
+    return inside, scores
 
 
 def _inside(info: Any) -> bool:

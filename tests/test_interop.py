@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
 
 import pytest
 from hypothesis import given, strategies as st
@@ -10,7 +12,7 @@ from hypothesis import given, strategies as st
 from circuittest.circuit import Circuit
 from circuittest.errors import CircuitError
 from circuittest.interop import read_eap_ig, to_eap_ig
-from circuittest.units import Edge, Layout
+from circuittest.units import Edge, Layout, Unit
 from hypothesis_circuittest import circuits, layouts
 
 LAYOUT = Layout(2, 4, 2)
@@ -42,6 +44,53 @@ def test_their_names_are_read():
         "L0.MLP->logits",
     ]
     assert found.layout == LAYOUT
+
+
+#: SHA-256 of the sorted names in circuits/ioi-eap-ig.json of https://github.com/hannamw/MIB-circuit-track (commit
+#: b759df3), a published circuit of GPT-2 small: 158 nodes and 32,491 edges.
+PUBLISHED = {
+    "nodes": "b3f109a2b123d44b495596060f496ff43849c6742042e815a710083d0b5d3067",
+    "edges": "6672d04286447197e3765fcba06723573c823578e901c828f9a91fb35cdb8f95",
+}
+
+
+def test_the_names_are_those_of_a_published_circuit():
+    written = to_eap_ig(Circuit.of(["L0.H3"], layout=Layout(12, 12, 12)), width=768)
+    found = {
+        part: hashlib.sha256("\n".join(sorted(written[part])).encode()).hexdigest()
+        for part in ("nodes", "edges")
+    }
+    assert found == PUBLISHED
+    assert written["cfg"] == {"n_layers": 12, "n_heads": 12, "parallel_attn_mlp": False, "d_model": 768}
+    assert {tuple(info) for info in written["nodes"].values()} == {("in_graph",)}
+    assert {tuple(sorted(info)) for info in written["edges"].values()} == {("in_graph", "score")}
+
+
+def test_nodes_with_scores():
+    data = theirs()
+    for name, score in (("a0.h1", 0.5), ("m1", -2.0), ("a1.h0", math.nan)):
+        data["nodes"][name] |= {"score": score}
+    found = read_eap_ig(json.loads(json.dumps(data)))
+    assert found.unit_scores == {Unit.parse("L0.H1"): 0.5, Unit.parse("L1.MLP"): -2.0}
+    assert not found.circuit.units
+
+
+def test_circuits_without_scores():
+    data = theirs("m0->logits")
+    data["edges"] = {name: {"in_graph": info["in_graph"]} for name, info in data["edges"].items()}
+    found = read_eap_ig(data)
+    assert [str(edge) for edge in found.circuit.edges] == ["L0.MLP->logits"]
+    assert found.scores == {}
+
+
+def test_parts_of_a_node_are_no_unit():
+    data = theirs()
+    data["nodes"]["m0"] = {"in_graph": True, "neurons": [1.0] * 8}
+    data["nodes"]["m1"] = {"in_graph": False, "neurons": [0.0] * 8}
+    assert [str(unit) for unit in read_eap_ig(data).circuit.units] == ["L0.MLP"]
+    data["nodes"]["m0"]["neurons"][2:4] = [0.0, False]
+    with pytest.raises(CircuitError, match="holds m0 in part: 6 of its 8 output dimensions"):
+        read_eap_ig(data)
 
 
 def test_without_a_layout_each_head_has_keys_of_its_own():
