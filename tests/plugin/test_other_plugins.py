@@ -4,6 +4,7 @@ docs/interop.md run.
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -64,19 +65,15 @@ def test_it_can_be_turned_off(suite):
 
 
 def test_random_order_changes_no_record(both):
-    pytest.importorskip("pytest_randomly")
     first = both.records()
     both.pytester.runpytest_inprocess(
         "-p", "fake_lab", "-p", "randomly", "-p", "no:cacheprovider", "--circuit-json=r.json"
     )
-    import json
-
     again = json.loads((both.path / "r.json").read_text())["claims"]
     assert again == first
 
 
 def test_a_timeout_is_a_failure_like_any_other(suite):
-    pytest.importorskip("pytest_timeout")
     suite.test(
         SUITE
         + """
@@ -92,13 +89,15 @@ def test_slow(lab):
     assert [(record["verdict"], record["outcome"]) for record in records] == [("supported", "failed")]
 
 
-def test_coverage_of_a_user_s_own_package(suite):
-    pytest.importorskip("pytest_cov")
+@pytest.mark.parametrize("more", [(), ("-n", "2")])
+def test_coverage_of_a_user_s_own_package(suite, more):
     suite.path.joinpath("mine.py").write_text("def double(x):\n    return 2 * x\n")
     suite.test(SUITE + "\ndef test_mine():\n    import mine\n    assert mine.double(2) == 4\n")
-    result = suite.run_fresh("--cov=mine", "-k", "mine or good")
-    result.assert_outcomes(passed=2, deselected=2)
+    result = suite.run_fresh("--cov=mine", "-k", "mine or good", "--circuit-json=r.json", *more)
+    result.assert_outcomes(passed=2, **({} if more else {"deselected": 2}))
     assert re.search(r"mine\.py\s+2\s+0\s+100%", result.stdout.str())
+    (claim,) = json.loads((suite.path / "r.json").read_text())["claims"]
+    assert claim["verdict"] == "supported"
 
 
 def documented(heading: str) -> object:
