@@ -4,9 +4,10 @@
     python benchmarks/statistics/fine_tunes.py benign --count 50 # half a minute of one core each
 
 *Known*: every fine-tune of the zoo on tasks that it is known to have kept or lost, with the known outcome beside the
-verdict. *Benign*: `zoo:gqa` trained on by the recipe of `zoo:gqa@benign`, with other texts for every seed. An alarm is
-everything but "supported", undecided and invalid included. Bar: at most `RATE` of them. `--json PATH` keeps what is
-done after every model, and what is there is not done again.
+verdict; `--only NAME` takes one. *Benign*: `zoo:gqa` trained on by the recipe of `zoo:gqa@benign`, with other texts for
+every seed, and judged by what `circuittest init --margin` drafts, too. An alarm is everything but "supported",
+undecided and invalid included. Bar: at most `RATE` of them. `--json PATH` keeps what is done after every model, and
+what is there is not done again.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from circuittest import Lab
+from circuittest.commands.init import draft
 from circuittest.lock import lock_path
 from circuittest.models.loading import from_module, load_model
 from circuittest.spec import judge, load_spec
@@ -36,6 +38,8 @@ from circuittest.zoo.fine_tunes import RECIPES, FineTune, tune
 #: Share of benign fine-tunes that may raise an alarm, for each claim.
 RATE = 0.05
 MARGINS = {"behaviour": 0.15, "function": 0.25, "structure": 0.3, "regression": 0.25}
+#: The margin with which the other claims are drafted.
+DRAFTED = 0.15
 #: Margins at which the alarms of the drift claims are counted as well.
 OTHERS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
 SPEC = """\
@@ -46,10 +50,11 @@ circuit: {{top: 20%, at: 95}}
 claims:
   - drift.behaviour: {{margin: {behaviour}}}
   - drift.function: {{margin: {function}}}
-  - drift.function: {{id: sufficiency, part: sufficiency, margin: {function}}}
+  - drift.function: {{id: drift.sufficiency, part: sufficiency, margin: {function}}}
   - drift.structure: {{margin: {structure}}}
   - regression: {{is: kept, margin: {regression}}}
 """
+DRIFT = ("drift.behaviour", "drift.function", "drift.sufficiency", "drift.structure")
 #: What is known: the outcome on IOI, and of the benign one on another task. What a fine-tune that kept the behaviour of
 #: another task did to the circuit there is not known ("–"): it is shown, and nothing is required of it.
 UNKNOWN, CHANGED = "–", "not kept"
@@ -73,8 +78,11 @@ class Base:
     def of(cls, task: str, place: Path, sizes: dict[str, Any]) -> Base:
         lab = Lab("zoo:gqa", task, **sizes)
         path = place / f"{task}.circuit.yaml"
-        path.write_text(SPEC.format(task=task, **sizes, **MARGINS))
-        make_lock(load_spec(path, locked=False), lab).save(lock_path(path))
+        drafted = draft(lab, lab.shared(top="20%", at=95), [], room=DRAFTED)
+        lines = "".join(one.line() for one in drafted)
+        path.write_text(SPEC.format(task=task, **sizes, **MARGINS) + lines)
+        measured = {one.claim: one.estimate for one in drafted}
+        make_lock(load_spec(path, locked=False), lab, measured).save(lock_path(path))
         return cls(load_spec(path), lab)
 
     def judged(self, model: Any) -> dict[str, Any]:
@@ -94,9 +102,9 @@ class Base:
         return found
 
 
-def known(bases: dict[str, Base]) -> Iterator[dict[str, Any]]:
+def known(bases: dict[str, Base], names: Iterable[str]) -> Iterator[dict[str, Any]]:
     """The fine-tunes that are there, on the tasks of which the outcome is known."""
-    for name in FINE_TUNES:
+    for name in names:
         if not built(f"gqa@{name}"):
             print(f"zoo:gqa@{name} was not built", file=sys.stderr)
             continue
@@ -145,6 +153,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--steps", type=int, help="of each benign fine-tune, where it is not the recipe's 100"
     )
+    parser.add_argument("--only", choices=tuple(KNOWN), help="of the known ones (all)")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args(argv)
     torch.set_num_threads(1)
@@ -153,18 +162,17 @@ def main(argv: list[str] | None = None) -> int:
     recipe = replace(recipe, steps=arguments.steps or recipe.steps)
     with tempfile.TemporaryDirectory() as place:
         if arguments.what == "known":
-            bases = {task: Base.of(task, Path(place), sizes) for task in ("ioi", "sva")}
+            names = [arguments.only] if arguments.only else list(FINE_TUNES)
+            tasks = dict.fromkeys(task for name in names for task in KNOWN[name])
+            bases = {task: Base.of(task, Path(place), sizes) for task in tasks}
             good = True
             print("| fine-tune | task | known | verdict | behaviour | necessity | sufficiency | structure |")
             print("|---|---|---|---|---|---|---|---|")
-            for row in known(bases):
+            for row in known(bases, names):
                 kept = row["regression"]["outcome"]
                 label = row["regression"]["label"] or (CHANGED if kept == "refuted" else kept)
                 good = good and row["truth"] in (label, UNKNOWN)
-                cells = [
-                    _cell(row[claim])
-                    for claim in ("drift.behaviour", "drift.function", "sufficiency", "drift.structure")
-                ]
+                cells = [_cell(row[claim]) for claim in DRIFT]
                 print(
                     f"| {row['model']} | {row['task']} | {row['truth']} | {label} | {' | '.join(cells)} |",
                     flush=True,
@@ -183,10 +191,9 @@ def main(argv: list[str] | None = None) -> int:
             count, whole, (low, high) = alarms(rows, claim)
             good = good and low <= RATE
             print(f"| {claim} | {count} | {whole} | {count / whole:.2f} [{low:.2f}, {high:.2f}] |")
-        drift = ("drift.behaviour", "drift.function", "sufficiency", "drift.structure")
-        print(f"\n| margin | {' | '.join(drift)} |\n|---|{'---|' * len(drift)}")
+        print(f"\n| margin | {' | '.join(DRIFT)} |\n|---|{'---|' * len(DRIFT)}")
         for margin in OTHERS:
-            print(f"| {margin:g} | {' | '.join(str(alarms(rows, claim, margin)[0]) for claim in drift)} |")
+            print(f"| {margin:g} | {' | '.join(str(alarms(rows, claim, margin)[0]) for claim in DRIFT)} |")
         return 0 if good else 1
 
 
