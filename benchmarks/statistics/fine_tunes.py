@@ -148,7 +148,8 @@ def main(argv: list[str] | None = None) -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("what", choices=("known", "benign"))
-    parser.add_argument("--count", type=int, default=50)
+    parser.add_argument("--count", type=int, default=50, help="the last seed of a benign one (50)")
+    parser.add_argument("--first", type=int, default=1, help="the first seed (1)")
     parser.add_argument("--examples", type=int, default=200, help="evaluation examples (200)")
     parser.add_argument(
         "--steps", type=int, help="of each benign fine-tune, where it is not the recipe's 100"
@@ -180,7 +181,9 @@ def main(argv: list[str] | None = None) -> int:
             return 0 if good else 1
         rows = json.loads(arguments.json.read_text()) if arguments.json and arguments.json.exists() else []
         base = Base.of("ioi", Path(place), sizes)
-        for row in benign(base, recipe, range(1, arguments.count + 1), {row["seed"] for row in rows}):
+        for row in benign(
+            base, recipe, range(arguments.first, arguments.count + 1), {row["seed"] for row in rows}
+        ):
             rows.append(row)
             if arguments.json:
                 arguments.json.write_text(json.dumps(rows, indent=1) + "\n")
