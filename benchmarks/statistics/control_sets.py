@@ -1,4 +1,4 @@
-"""Tables of control sets: necessity and its graded form, with all controls and stopped at a look."""
+"""Tables of control sets: necessity and its graded form."""
 
 from __future__ import annotations
 
@@ -7,10 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.statistics.case import Array, Case, Rng, hits
-from circuittest.claims.looks import Looked, measure_controls
-from circuittest.controls import Controls
 from circuittest.stats import GradedNecessityInference, Inference, NecessityInference
-from circuittest.units import Unit
 
 
 @dataclass(frozen=True)
@@ -118,57 +115,31 @@ def graded(n: int, count: int, shape: float) -> Case:
     """Graded necessity; the harm of the sets has a gamma distribution, of coefficient of variation 1/sqrt(shape)."""
 
     def draw(rng: Rng, seed: int, draws: int) -> Inference:
-        item = rng.normal(size=n)
-        base = 3 + item
-        circuit = base - 2 + 0.8 * rng.normal(size=n)
-        harm = rng.gamma(shape, 0.5 / shape, (count, 1))
-        controls = base - harm * (1 + 0.3 * item) + 0.3 * rng.normal(size=(count, n))
-        return GradedNecessityInference(base, circuit, controls, draws=draws, seed=seed)
+        return GradedNecessityInference(*gamma(rng, n, count, shape), draws=draws, seed=seed)
 
     return Case("graded necessity", f"gamma {shape:g} harm, n = {n}, R = {count}", 0.5, draw, sized=False)
 
 
-def stopped(tables: tuple[Array, Array, Array], decide: float, seed: int, draws: int) -> Looked:
-    """What measuring in looks makes of a table [R × n] whose sets come from a very large population."""
-    base, circuit, controls = tables
-    rows = {(Unit("head", 0, i),): i for i in range(len(controls))}
-    return measure_controls(
-        Controls(tuple(rows), 10**9, False, None),
-        lambda sets: controls[[rows[one] for one in sets]],
-        lambda table, _: NecessityInference(base, circuit, table, seed=seed, draws=draws),
-        decide=decide,
-    )
+def gamma(rng: Rng, n: int, count: int, shape: float) -> tuple[Array, Array, Array]:
+    """Log-probabilities with nothing, the circuit, and each set ablated; the harm of sets has a gamma distribution."""
+    item = rng.normal(size=n)
+    base = 3 + item
+    circuit = base - 2 + 0.8 * rng.normal(size=n)
+    harm = rng.gamma(shape, 0.5 / shape, (count, 1))
+    return base, circuit, base - harm * (1 + 0.3 * item) + 0.3 * rng.normal(size=(count, n))
 
 
-def necessity_in_looks(n: int, sets: Sets, offset: float) -> Case:
-    """Necessity stopped as soon as a threshold is decided: 40 controls at most, the threshold away from the truth."""
+def two_tasks(rng: Rng, n: int, catastrophic: float) -> tuple[Array, Array, Array]:
+    """The circuit's outcome on one task less that on another, [n], and the outcomes on both under 40 sets.
 
-    def draw(rng: Rng, seed: int, draws: int) -> Inference:
-        tables = sets.outcomes(rng, n, sets.rates(rng, 40))
-        return stopped(tables, sets.truth + offset, seed, draws).inference
+    Half of the catastrophic sets spare the second task.
+    """
+    bad, both = rng.random((40, 1)) < catastrophic, rng.random((40, 1)) < 0.5
+    first = (rng.random((40, n)) < 0.95) * 1.0 * ~bad
+    second = (rng.random((40, n)) < 0.9) * 1.0 * ~(bad & both)
+    return hits(rng, n, 0.3) - hits(rng, n, 0.8), first, second
 
-    return Case("necessity in looks", f"{sets.name}, n = {n}, threshold {offset:+g}", sets.truth, draw)
 
-
-def few_sets_in_looks(total: int, bad: int, offset: float) -> Case:
-    """The same where all matched sets are listed, and drawn in random order."""
-    rates = np.where(np.arange(total) < bad, 0.0, 0.98)
-    sets = Sets("", 0.98, 0.05, 0.98)
-    truth = float(rates.mean()) - 0.05
-
-    def draw(rng: Rng, seed: int, draws: int) -> Inference:
-        base, circuit, controls = sets.outcomes(rng, 100, rates)
-        rows = {(Unit("head", 0, i),): i for i in range(total)}
-        return measure_controls(
-            Controls(tuple(rows), total, True, None),
-            lambda some: controls[[rows[one] for one in some]],
-            lambda table, everything: NecessityInference(
-                base, circuit, table, total, everything, seed=seed, draws=draws
-            ),
-            decide=truth + offset,
-            seed=int(rng.integers(2**31)),
-        ).inference
-
-    return Case(
-        "necessity in looks", f"{bad} of {total} sets catastrophic, threshold {offset:+g}", truth, draw
-    )
+def selectivity_of(catastrophic: float) -> float:
+    """The true value there."""
+    return 0.95 * (1 - catastrophic) - 0.9 * (1 - catastrophic / 2) + 0.5

@@ -18,6 +18,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from benchmarks.statistics.case import Case, Rng, hits
+from benchmarks.statistics.control_sets import selectivity_of, two_tasks
 from benchmarks.statistics.coverage import show, simulate
 from circuittest.stats import Inference, MeanInference
 from circuittest.stats.crossing import CrossingInference
@@ -55,14 +56,12 @@ def selectivity(n: int, catastrophic: float) -> Case:
     """Damage on one task less that on another; half of the catastrophic sets spare the second."""
 
     def draw(rng: Rng, seed: int, draws: int) -> Inference:
-        bad, both = rng.random((40, 1)) < catastrophic, rng.random((40, 1)) < 0.5
-        first = (rng.random((40, n)) < 0.95) * 1.0 * ~bad
-        second = (rng.random((40, n)) < 0.9) * 1.0 * ~(bad & both)
-        circuit = hits(rng, n, 0.3) - hits(rng, n, 0.8)
+        circuit, first, second = two_tasks(rng, n, catastrophic)
         return SelectivityInference(circuit, first - second, draws=draws, seed=seed)
 
-    truth = 0.95 * (1 - catastrophic) - 0.9 * (1 - catastrophic / 2) + 0.5
-    return Case("selectivity", f"{100 * catastrophic:g} % catastrophic, n = {n}", truth, draw)
+    return Case(
+        "selectivity", f"{100 * catastrophic:g} % catastrophic, n = {n}", selectivity_of(catastrophic), draw
+    )
 
 
 def least(n: int, rates: tuple[float, ...]) -> Case:

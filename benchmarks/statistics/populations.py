@@ -9,13 +9,17 @@ from typing import Literal
 from benchmarks.statistics.case import Case
 from benchmarks.statistics.control_sets import (
     POPULATIONS,
-    few_sets_in_looks,
     graded,
     necessity,
-    necessity_in_looks,
     necessity_of_contrary_examples,
     necessity_of_few_sets,
     necessity_of_templates,
+)
+from benchmarks.statistics.in_looks import (
+    few_sets_in_looks,
+    graded_in_looks,
+    necessity_in_looks,
+    selective_in_looks,
 )
 from benchmarks.statistics.samples import (
     SHAPES,
@@ -68,6 +72,10 @@ def all_cases() -> Iterator[Case]:
         yield necessity_in_looks(100, sets, offset)
     for (total, bad), offset in product(((45, 2), (100, 5), (400, 20)), (0.0, -0.3)):
         yield few_sets_in_looks(total, bad, offset)
+    for shape, offset in product((0.5, 4.0), (0.0, -0.3)):
+        yield graded_in_looks(100, shape, offset)
+    for catastrophic, offset in product((0.0, 0.05), (0.0, -0.3)):
+        yield selective_in_looks(100, catastrophic, offset)
     for top in TOPS:
         for count, shape in product((3, 5, 10), ((8.0, 2.0), (19.0, 1.0), (5.0, 5.0))):
             yield models(count, shape, top)

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.statistics.case import Rng, hits
-from benchmarks.statistics.control_sets import POPULATIONS, Sets, stopped
+from benchmarks.statistics.control_sets import POPULATIONS, Sets
+from benchmarks.statistics.in_looks import stopped
+from circuittest.claims.beyond import exchangeable_p
 from circuittest.stats import (
     MeanInference,
     PairedDifferenceInference,
@@ -57,6 +59,30 @@ def ranks() -> Iterator[Test]:
 
             yield Test("rank p", f"{sets.name}, R = {count}", 0.05, rank)
             yield Test("Besag-Clifford", f"{sets.name}, R = {count}, h = 3", 0.05, sequential)
+
+
+def random_circuit(
+    rng: Rng, size: int, units: int = 48, count: int = 40, n: int = 50
+) -> tuple[float, list[float]]:
+    """Accuracies under a random set of units whose damages add up, and under controls that avoid it."""
+    effects = rng.normal(0.15, 0.3, units)
+    order = rng.permutation(units)
+    rest = order[size:]
+    sets = [order[:size], *(rng.choice(rest, size, replace=False) for _ in range(count))]
+    damage = np.array([effects[one].sum() for one in sets]) - 0.15 * size
+    strength = 0.5 + rng.normal(size=n) - np.outer(damage, 1 + 0.3 * rng.normal(size=n))
+    found = (strength > 0).mean(1)
+    return float(found[0]), [float(one) for one in found[1:]]
+
+
+def ranks_of_random_circuits() -> Iterator[Test]:
+    """Circuits that are random sets, among controls that share no unit with them."""
+    for size in (1, 4, 8, 16):
+
+        def corrected(rng: Rng, seed: int, size: int = size) -> bool:
+            return exchangeable_p(rank_p(*random_circuit(rng, size)).p, size / 48) <= 0.05
+
+        yield Test("corrected rank p", f"a random circuit of {size} of 48 units, R = 40", 0.05, corrected)
 
 
 def gates() -> Iterator[Test]:
@@ -129,7 +155,7 @@ def permutations() -> Iterator[Test]:
 
 def all_tests() -> Iterator[Test]:
     """Every test."""
-    for family in (ranks, gates, equivalences, permutations):
+    for family in (ranks, ranks_of_random_circuits, gates, equivalences, permutations):
         yield from family()
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from circuittest.claims.gates import at_floor, competent, disjoint, usable_circuit
-from circuittest.claims.necessity import circuit_universe
+from circuittest.claims.universe import circuit_universe
 from circuittest.controls import strata
 from circuittest.errors import ControlError
 from circuittest.find.adversary import most_harmful

@@ -30,6 +30,7 @@ from circuittest.stats import (
     rank_p,
 )
 from circuittest.stats.resampling import Floats
+from circuittest.stats.two_way import TwoWayInference
 from circuittest.units import Unit
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class Damage:
         return reach(self.base, self.emptied, self.measure, self.seed)
 
     @cached_property
-    def beyond(self) -> Inference:
+    def beyond(self) -> TwoWayInference:
         """Damage beyond controls, in the measure's unit."""
         how = self._population()
         if self.graded:
@@ -94,7 +95,7 @@ class Damage:
         return NecessityInference(np.ones_like(self.base), self.ablated, self.controls, **how)
 
     @cached_property
-    def beyond_share(self) -> Inference:
+    def beyond_share(self) -> TwoWayInference:
         """Damage beyond controls as a share: of the reach, or of the base accuracy. The reach must be positive."""
         how = self._population()
         if self.graded:
@@ -127,9 +128,11 @@ def exchangeable_p(p: float, share: float) -> float:
     """A rank p against controls outside the set, made a p-value of "the set is a random one of its universe".
 
     A random set and the controls outside it do not vary alike: controls share units with each other and none with the
-    set. Where damages of units add up, the set's distance from their mean has 1/(1 - 2f) times their variance, f the
-    share of the universe that the set holds, so that ranks are extreme too often. The normal score of p is shrunk by
-    that much; p is left alone above one half.
+    set. Where damages of units add up, with the variance v over the N units of the universe, a random set of k = f N
+    of them lies above the mean of its controls by (S - k mean)/(1 - f), whose variance is k v/(1 - f) for large N,
+    while controls vary around that mean by k v (1 - 2f)/(1 - f): k units out of the other N - k, without repeats. The
+    ratio is 1/(1 - 2f), so that ranks are extreme too often. The normal score of p is shrunk by that much; p is left
+    alone above one half.
 
     Parameters
     ----------
@@ -168,33 +171,58 @@ def draw_controls(
         return str(error)
 
 
-def damages(
-    lab: Lab,
-    units: Sequence[Unit],
-    universe: Sequence[Unit],
-    drawn: Controls,
-    measures: Sequence[str],
-    *,
-    ablation: str,
-    positions: str = "all",
-    removed: Sequence[Unit] = (),
-    seed: int = 0,
-) -> list[Damage]:
-    """The damage of a set and of its controls in several measures, everything on top of what is `removed` already."""
-    how: dict[str, Any] = {"value": ablation, "positions": positions}
-    ends = lab.outcomes([tuple(removed), tuple(universe)], **how)
-    ablated = lab.outcomes([(*removed, *units)], **how)
-    sets = [(*removed, *control) for control in drawn.sets] if removed else drawn.sets
-    controls = lab.outcomes(sets, **how)
-    found = []
-    for measure in measures:
-        base, emptied = ends.measure(measure)
-        found.append(
-            Damage(
-                measure, base, ablated.measure(measure)[0], emptied, controls.measure(measure), drawn, seed
-            )
-        )
-    return found
+class Ablations:
+    """What the damage of a set is made of but for its controls, everything on top of what is `removed` already.
+
+    Attributes
+    ----------
+    measures:
+        Columns of the outcome table.
+    n:
+        How many examples there are.
+    """
+
+    def __init__(
+        self,
+        lab: Lab,
+        units: Sequence[Unit],
+        universe: Sequence[Unit],
+        measures: Sequence[str],
+        *,
+        ablation: str,
+        positions: str = "all",
+        removed: Sequence[Unit] = (),
+        seed: int = 0,
+    ) -> None:
+        self._lab, self._removed, self._seed = lab, tuple(removed), seed
+        self.measures = tuple(measures)
+        self._how: dict[str, Any] = {"value": ablation, "positions": positions}
+        self._ends = lab.outcomes([self._removed, tuple(universe)], **self._how)
+        self._ablated = lab.outcomes([(*self._removed, *units)], **self._how)
+        self.n = len(self._ends.examples)
+
+    def reaches(self) -> list[Range]:
+        """m(∅) - m(floor) in every measure, with the interval that guards ratios."""
+        found = []
+        for measure in self.measures:
+            base, emptied = self._ends.measure(measure)
+            found.append(reach(base, emptied, measure, self._seed))
+        return found
+
+    def of_controls(self, sets: Sequence[tuple[Unit, ...]]) -> tuple[Floats, ...]:
+        """[R × n] with each of the sets ablated, one table for every measure."""
+        controls = [(*self._removed, *control) for control in sets] if self._removed else sets
+        table = self._lab.outcomes(controls, **self._how)
+        return tuple(table.measure(measure) for measure in self.measures)
+
+    def damages(self, tables: Sequence[Floats], drawn: Controls) -> list[Damage]:
+        """Of the set and of its controls, in every measure; `tables` are those of `of_controls`."""
+        found = []
+        for measure, controls in zip(self.measures, tables, strict=True):
+            base, emptied = self._ends.measure(measure)
+            ablated = self._ablated.measure(measure)[0]
+            found.append(Damage(measure, base, ablated, emptied, controls, drawn, self._seed))
+        return found
 
 
 def drawn_details(drawn: Controls) -> dict[str, Any]:

@@ -10,16 +10,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from circuittest.claims import labels
-from circuittest.claims.beyond import Damage, damages, draw_controls, drawn_details, ends, exchangeable_p
+from circuittest.claims.beyond import Ablations, Damage, draw_controls, drawn_details, ends, exchangeable_p
 from circuittest.claims.driving import by_examples, control_text
 from circuittest.claims.gates import competent, disjoint, usable_circuit
 from circuittest.claims.kept import Ablation
-from circuittest.claims.necessity import circuit_universe
+from circuittest.claims.looks import Sets, Tables, measure_controls, planned
 from circuittest.claims.ranges import Count
+from circuittest.claims.universe import circuit_universe
 from circuittest.controls import Controls
 from circuittest.stats import Estimate
 from circuittest.stats.labels import Label
-from circuittest.units import Unit
+from circuittest.stats.two_way import TwoWayInference
 
 if TYPE_CHECKING:
     from circuittest.circuit import Circuit
@@ -47,6 +48,8 @@ def closure(
     universe: str | None = None,
     accuracy: Literal["argmax", "candidates"] | None = None,
     seed: int = 0,
+    decide: float | None = None,
+    confidence: float = 0.95,
 ) -> Estimate:
     """Damage that ablating the circuit does beyond matched controls, and what that makes of it.
 
@@ -82,6 +85,10 @@ def closure(
         Units of the same role. They are left out of the controls.
     accuracy:
         "argmax" or "candidates"; by default the task's.
+    decide, confidence:
+        The threshold of the number, as for `necessity`. A name is judged on all controls: ranks of a few establish
+        nothing, nor do a few rule out, at the share of the error probability that an early look may spend, that one set
+        in ten is harmful. Where a threshold ended measuring early, names stay undecided.
 
     Invalid when the circuit is empty or was chosen on evaluation examples, when the model is not competent, when no
     matched control exists, when ablating everything costs nothing in a graded measure, and when the complement shares
@@ -145,41 +152,66 @@ def closure(
         return invalid(gate.reason)
 
     measures = (*GRADED, measure)
+    how: dict[str, Any] = {"ablation": ablation, "positions": positions, "seed": seed}
+    conditions = [Ablations(lab, circuit.units, units, measures, **how)]
+    usable = not any(span.reason for span in conditions[0].reaches())
+    if not usable:  # invalid, whatever the controls
+        decide = None
+    if backup and usable:
+        conditions.append(Ablations(lab, circuit.units, units, measures, removed=backup, **how))
+    if text is not None and usable:
+        elsewhere = lab.on_text(text)
+        conditions.append(Ablations(elsewhere, circuit.units, units, ["log_prob"], **how))
 
-    def parts(removed: tuple[Unit, ...] = ()) -> dict[str, Part]:
-        measured = damages(
-            lab, circuit.units, units, drawn, measures,
-            ablation=ablation, positions=positions, removed=removed, seed=seed,
-        )  # fmt: skip
-        return {one.measure: Part(one, tolerance, share) for one in measured}
+    def outcomes(sets: Sets) -> Tables:
+        return tuple(table for one in conditions for table in one.of_controls(sets))
 
-    alone = parts()
+    def damages_of(tables: Tables, sets: Controls) -> list[list[Damage]]:
+        rest, found = list(tables), []
+        for one in conditions:
+            count = len(one.measures)
+            found.append(one.damages(rest[:count], sets))
+            rest = rest[count:]
+        return found
+
+    def infer(tables: Tables, sets: Controls) -> TwoWayInference:
+        damages = damages_of(tables, sets)
+        if metric == "loss":
+            return damages[-1][0].beyond
+        return damages[0][measures.index(measure if metric == "accuracy" else metric)].beyond
+
+    choices |= planned(drawn, decide)
+    runs = sum(one.n for one in conditions)
+    looked = measure_controls(
+        drawn,
+        outcomes,
+        infer,
+        decide=decide,
+        forwards=(3 * runs, runs),
+        confidence=confidence,
+        seed=seed,
+    )
+    drawn = looked.drawn
+    parts = [
+        {one.measure: Part(one, tolerance, share, looked.share, looked.complete) for one in damages}
+        for damages in damages_of(looked.tables, drawn)
+    ]
+    alone, jointly = parts[0], parts[1] if backup and usable else None
     details: dict[str, Any] = {
         "acc_base": gate.accuracy,
         **{name: part.details() for name, part in alone.items()},
         "share": share,
         **drawn_details(drawn),
+        **looked.details,
     }
     for part in alone.values():
         if part.unusable:
             return invalid(part.unusable, details)
-    jointly = None
-    if backup:
-        jointly = parts(backup)
+    if jointly is not None:
         details["with_complement_removed"] = {name: part.details() for name, part in jointly.items()}
     damage = alone[measure if metric == "accuracy" else "log_prob" if metric == "loss" else metric].damage
     if text is not None:
-        elsewhere = lab.on_text(text)
-        (on_text,) = damages(
-            elsewhere,
-            circuit.units,
-            units,
-            drawn,
-            ["log_prob"],
-            ablation=ablation,
-            positions=positions,
-            seed=seed,
-        )
+        on_text = parts[-1]["log_prob"].damage
         details["loss"] = _loss(on_text, elsewhere.data.digest)
         damage = on_text if metric == "loss" else damage
     of_label = alone["log_prob"].damage
@@ -203,23 +235,37 @@ def closure(
         "closure",
         circuit,
         driving=driving,
-        inference=damage.beyond,
+        inference=looked.inference,
         n_examples=damage.base.size,
         n_controls=len(drawn.sets),
         choices=choices,
         details=details,
-        labels=judge(alone, jointly, drawn),
-        hints=_hints(drawn, match),
+        labels=judge(alone, jointly, drawn, planned=looked.planned),
+        hints=(*_hints(drawn, match), *looked.hints),
     )
 
 
 @dataclass(frozen=True)
 class Part:
-    """What one measure says of a set."""
+    """What one measure says of a set.
+
+    Attributes
+    ----------
+    damage, tolerance:
+        See `closure`.
+    share:
+        The largest share of a stratum that the set holds.
+    spent:
+        Part of the error probability that equivalence may spend at this look.
+    complete:
+        Whether all planned controls are in: ranks are judged once, then.
+    """
 
     damage: Damage
     tolerance: float
     share: float
+    spent: float = 1.0
+    complete: bool = True
 
     @cached_property
     def unusable(self) -> str:
@@ -239,13 +285,16 @@ class Part:
         return max(own.p_value("<", 0.0), beyond.p_value("<", 0.0), self._rank("high"))
 
     def _rank(self, harmful_is: str) -> float:
+        if not self.complete:
+            return 1.0
         return exchangeable_p(self.damage.rank(harmful_is).p, self.share)
 
     @cached_property
     def p_equal(self) -> float:
         """Of "the damage beyond controls is at least the tolerance, up or down"."""
         beyond = self.damage.beyond_share
-        return max(beyond.p_value("<", self.tolerance), beyond.p_value(">", -self.tolerance))
+        p = max(beyond.p_value("<", self.tolerance), beyond.p_value(">", -self.tolerance))
+        return min(1.0, p / self.spent)
 
     def details(self) -> dict[str, Any]:
         """For the record."""
@@ -286,9 +335,17 @@ def _loss(damage: Damage, digest: str) -> dict[str, Any]:
 
 
 def judge(
-    alone: Mapping[str, Part], jointly: Mapping[str, Part] | None, drawn: Controls | None = None
+    alone: Mapping[str, Part],
+    jointly: Mapping[str, Part] | None,
+    drawn: Controls | None = None,
+    *,
+    planned: int = 0,
 ) -> dict[str, Label]:
-    """The outcome of every name. `jointly`: the same with the complement removed; None where none was given."""
+    """The outcome of every name.
+
+    `jointly`: the same with the complement removed; None where none was given. `drawn`, `planned`: the controls, and
+    how many there would have been, for what is said of ranks.
+    """
     graded = [alone[name] for name in GRADED]
     p = {
         "load-bearing": max(part.p_harm for part in alone.values()),
@@ -305,7 +362,7 @@ def judge(
     }
     for name in ("load-bearing", "interfering"):
         if not holds[name] and drawn is not None:
-            why[name] += _resolution(drawn, alone["log_prob"].share)
+            why[name] += _resolution(drawn, alone["log_prob"].share, planned)
     p["redundant"], holds["redundant"] = 1.0, False
     why["redundant"] = "no complement was given, so that it was not tested"
     if jointly is not None:
@@ -351,7 +408,9 @@ def _told(parts: Mapping[str, Part], of: str) -> str:
     return f"{words[of]}: {listed} (each must be at most {LEVEL})"
 
 
-def _resolution(drawn: Controls, share: float) -> str:
+def _resolution(drawn: Controls, share: float, planned: int) -> str:
+    if len(drawn.sets) < planned:
+        return f"; measuring stopped at {len(drawn.sets)} of {planned} controls, and ranks are judged on all of them"
     least = exchangeable_p(1 / (len(drawn.sets) + 1), share)
     if least <= LEVEL:
         return ""

@@ -8,7 +8,7 @@ import numpy as np
 
 from circuittest.claims.clusters import cluster_labels, clustered, few_clusters
 from circuittest.claims.gates import competent, disjoint, usable_circuit
-from circuittest.claims.necessity import circuit_universe
+from circuittest.claims.universe import circuit_universe
 from circuittest.find.induced import edge_universe
 from circuittest.find.ranking import per_example
 from circuittest.find.recipe import unit_scoring

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from circuittest.claims.beyond import damages, draw_controls, drawn_details, ends
+from circuittest.claims.beyond import Ablations, Damage, draw_controls, drawn_details, ends, exchangeable_p
 from circuittest.claims.gates import CONTROL_HEADROOM, competent, disjoint, usable_circuit
-from circuittest.claims.kept import Ablation
-from circuittest.claims.necessity import circuit_universe
+from circuittest.claims.kept import Ablation, Range
+from circuittest.claims.looks import Tables, measure_controls, planned
 from circuittest.claims.ranges import Count
+from circuittest.claims.universe import circuit_universe
+from circuittest.controls import Controls
 from circuittest.stats import Estimate
+from circuittest.stats.two_way import TwoWayInference
 
 if TYPE_CHECKING:
     from circuittest.circuit import Circuit
@@ -28,6 +31,8 @@ def graded_necessity(
     positions: Literal["all", "not-first", "answer"] = "all",
     universe: str | None = None,
     seed: int = 0,
+    decide: float | None = None,
+    confidence: float = 0.95,
 ) -> Estimate:
     """Log-probability or logit difference lost beyond matched random controls.
 
@@ -42,8 +47,8 @@ def graded_necessity(
         "log_prob" or "logit_diff"; by default the task's metric, or "log_prob" where that is neither.
     normalise:
         Divide by m(∅) - m(floor).
-    controls, match, ablation, positions, universe, seed:
-        As for `necessity`.
+    controls, match, ablation, positions, universe, seed, decide, confidence:
+        As for `necessity`, ``details["rank_p_adjusted"]`` included.
 
     Invalid when the circuit is empty or was chosen on evaluation examples, when the model is not competent, when no
     matched control exists, when the controls are near the floor, too, and when the interval of m(∅) - m(floor) does not
@@ -73,13 +78,37 @@ def graded_necessity(
     found = draw_controls(lab, circuit.units, units, count=controls, match=match, seed=seed)
     if isinstance(found, str):
         return invalid(found)
-    drawn, _ = found
+    drawn, held = found
     gate = competent(lab, units, lab.accuracy, value=ablation, positions=positions)
     if not gate.passed:
         return invalid(gate.reason)
-    (damage,) = damages(
-        lab, circuit.units, units, drawn, [measure], ablation=ablation, positions=positions, seed=seed
+    ablations = Ablations(
+        lab, circuit.units, units, [measure], ablation=ablation, positions=positions, seed=seed
     )
+
+    def damage_of(tables: Tables, sets: Controls) -> Damage:
+        (damage,) = ablations.damages(tables, sets)
+        return damage
+
+    def infer(tables: Tables, sets: Controls) -> TwoWayInference:
+        damage = damage_of(tables, sets)
+        return damage.beyond_share if normalise and not damage.reach.reason else damage.beyond
+
+    reach = ablations.reaches()[0]
+    if reach.reason:  # nothing will be decided
+        decide = None
+    choices |= planned(drawn, decide)
+    looked = measure_controls(
+        drawn,
+        ablations.of_controls,
+        infer,
+        decide=decide,
+        forwards=(3 * ablations.n, ablations.n),
+        confidence=confidence,
+        seed=seed,
+        blocked=lambda tables: _leave_little(float(tables[0].mean()), reach),
+    )
+    drawn, damage = looked.drawn, damage_of(looked.tables, looked.drawn)
     base, floor = float(damage.base.mean()), float(damage.emptied.mean())
     of_controls = [float(m) for m in damage.controls.mean(1)]
     worst = min(range(len(of_controls)), key=lambda i: of_controls[i])
@@ -91,15 +120,17 @@ def graded_necessity(
         "m_circuit": float(damage.ablated.mean()),
         "m_controls": of_controls,
         "worst_control": {"units": [str(u) for u in drawn.sets[worst]], "m": of_controls[worst]},
-        "reach": damage.reach.details()["range"],
+        "reach": reach.details()["range"],
         "rank_p": rank.p,
         "rank_p_resolution": rank.resolution,
+        "rank_p_adjusted": min(1.0, exchangeable_p(rank.p, held) / looked.share),
         **drawn_details(drawn),
+        **looked.details,
     }
-    if reason := damage.reach.reason:
-        return invalid(reason, details)
+    if reach.reason:
+        return invalid(reach.reason, details)
     mean = sum(of_controls) / len(of_controls)
-    if mean - floor < CONTROL_HEADROOM * (base - floor):
+    if _leave_little(mean, reach):
         return invalid(
             f"the control destroys the model too: mean {measure} {mean:.2f} under controls, {floor:.2f} with the whole "
             f"universe ablated, {base:.2f} with nothing ablated; a circuit of {len(circuit.units)} units is too large "
@@ -111,8 +142,14 @@ def graded_necessity(
     return lab.estimate(
         "graded_necessity",
         circuit,
-        inference=damage.beyond_share if normalise else damage.beyond,
+        inference=looked.inference,
         n_controls=len(drawn.sets),
         choices=choices,
         details=details,
+        hints=looked.hints,
     )
+
+
+def _leave_little(mean_controls: float, reach: Range) -> bool:
+    """Do the controls leave too small a share of what there is to lose?"""
+    return mean_controls - float(reach.empty.mean()) < CONTROL_HEADROOM * reach.value

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from circuittest.claims.gates import competent, disjoint, usable_circuit
-from circuittest.claims.necessity import circuit_universe
+from circuittest.claims.universe import circuit_universe
 from circuittest.stats import MeanInference, RatioInference
 from circuittest.stats.bounded_ratio import BoundedRatioInference
 from circuittest.stats.resampling import Floats, partition

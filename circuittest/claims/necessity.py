@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal
 
+from circuittest.claims.beyond import draw_controls, exchangeable_p
 from circuittest.claims.clusters import cluster_labels, clustered, few_clusters
 from circuittest.claims.driving import by_examples, control_text, log_prob_lost
 from circuittest.claims.gates import (
@@ -16,10 +17,10 @@ from circuittest.claims.gates import (
     majority,
     usable_circuit,
 )
-from circuittest.claims.looks import measure_controls, planned
+from circuittest.claims.looks import Sets, Tables, measure_controls, planned
 from circuittest.claims.ranges import Count
-from circuittest.controls import matched_controls
-from circuittest.errors import ControlError
+from circuittest.claims.universe import circuit_universe
+from circuittest.controls import Controls
 from circuittest.stats import Competence, Estimate, NecessityInference, rank_p
 from circuittest.stats.floor_normalised import FloorNormalisedInference
 from circuittest.stats.inference import Floats
@@ -78,8 +79,11 @@ def necessity(
         Of the control draws and of the resampling of statistics.
     decide, confidence:
         The threshold, where it is known: controls are then measured in looks, and only as many as decide it
-        (`circuittest.claims.looks`). ``details["budget"]`` says what that saved; ``rank_p_adjusted`` is the rank p
-        corrected for the looks.
+        (`circuittest.claims.looks`). ``details["budget"]`` says what that saved.
+
+    No verdict rests on ``details["rank_p"]``, the circuit's rank among its controls. As a p-value of "the circuit is a
+    random set of its universe" it is too small, for a random set varies more than the controls outside it do;
+    ``rank_p_adjusted`` allows for that (`circuittest.claims.beyond.exchangeable_p`), and for the looks.
 
     Invalid when the circuit is empty or was chosen on evaluation examples, when the model is not competent, when no
     matched control exists, and when the controls are on the floor too.
@@ -104,16 +108,16 @@ def necessity(
     if reason := usable_circuit(circuit) or disjoint(lab, circuit):
         return invalid(reason)
     units = lab.layout.universe(name)
-    try:
-        drawn = matched_controls(circuit.units, units, lab.layout, count=controls, seed=seed, match=match)
-    except ControlError as error:
-        return invalid(str(error))
+    found = draw_controls(lab, circuit.units, units, count=controls, match=match, seed=seed)
+    if isinstance(found, str):
+        return invalid(found)
+    drawn, held = found
 
     def outcomes(sets: Sequence[Iterable[Unit]]) -> OutcomeTable:
         return lab.outcomes(sets, value=ablation, positions=positions)
 
-    def accuracies(sets: Sequence[Iterable[Unit]]) -> Floats:
-        return outcomes(sets).measure(measure)
+    def accuracies(sets: Sets) -> Tables:
+        return (outcomes(sets).measure(measure),)
 
     groups = cluster_labels(lab.data.evaluate, cluster)
     gate = competent(lab, units, measure, value=ablation, positions=positions, groups=groups)
@@ -129,10 +133,11 @@ def necessity(
     def too_large(table: Floats) -> str:
         return controls_leave_headroom(gate, float(table.mean()), len(circuit.units))
 
-    def infer(table: Floats, everything: bool) -> TwoWayInference:
+    def infer(tables: Tables, sets: Controls) -> TwoWayInference:
+        (table,) = tables
         how: dict[str, Any] = {
-            "population": drawn.population,
-            "enumerated": everything,
+            "population": sets.population,
+            "enumerated": sets.enumerated,
             "groups": groups,
             "seed": seed,
         }
@@ -151,11 +156,11 @@ def necessity(
         accuracies,
         infer,
         decide=decide,
+        forwards=(3 * base.size, base.size),
         confidence=confidence,
         seed=seed,
         refutable=not censored,
-        blocked=lambda table: bool(too_large(table)),
-        others=3,
+        blocked=lambda tables: bool(too_large(tables[0])),
     )
     table = looked.table
     acc_controls = [float(a) for a in table.mean(1)]
@@ -169,9 +174,9 @@ def necessity(
         "worst_control": {"units": [str(u) for u in looked.sets[worst]], "accuracy": acc_controls[worst]},
         "rank_p": rank.p,
         "rank_p_resolution": rank.resolution,
-        "rank_p_adjusted": min(1.0, rank.p / looked.share),
+        "rank_p_adjusted": min(1.0, exchangeable_p(rank.p, held) / looked.share),
         "population": drawn.population,
-        "enumerated": looked.enumerated,
+        "enumerated": looked.drawn.enumerated,
         "overlap": drawn.overlap,
         **looked.details,
     }
@@ -208,12 +213,6 @@ def necessity(
         censored="lower" if censored else None,
         hints=tuple(hints),
     )
-
-
-def circuit_universe(circuit: Circuit) -> str | list[str]:
-    """The universe a circuit belongs to: the one it was found in, else the kinds of its units."""
-    found = circuit.origin.get("universe")
-    return found if found else sorted(circuit.counts())
 
 
 def _floor(gate: Competence) -> dict[str, Any]:

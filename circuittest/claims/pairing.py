@@ -17,7 +17,7 @@ import numpy as np
 
 from circuittest.circuit import prompt_digest
 from circuittest.claims.gates import controls_leave_headroom, disjoint, majority, usable_circuit
-from circuittest.claims.necessity import circuit_universe
+from circuittest.claims.universe import circuit_universe
 from circuittest.controls import matched_controls
 from circuittest.errors import ControlError, LoadError, SpecError, UsageError
 from circuittest.find.recipe import recipe_of

@@ -9,14 +9,16 @@ import numpy as np
 from circuittest.claims.beyond import draw_controls, drawn_details, ends
 from circuittest.claims.gates import competent, disjoint, usable_circuit
 from circuittest.claims.kept import Ablation
+from circuittest.claims.looks import Sets, Tables, measure_controls, planned
 from circuittest.claims.ranges import Count
 from circuittest.claims.specificity import overlap
 from circuittest.controls import Controls
 from circuittest.find.recipe import recipe_of
-from circuittest.stats import Estimate, GradedNecessityInference, Inference, NecessityInference
+from circuittest.stats import Estimate, GradedNecessityInference, NecessityInference
 from circuittest.stats.least import LeastInference
 from circuittest.stats.resampling import Floats
 from circuittest.stats.selective import SelectivityInference
+from circuittest.stats.two_way import TwoWayInference
 
 if TYPE_CHECKING:
     from circuittest.circuit import Circuit
@@ -38,6 +40,8 @@ def selective(
     ablation: Ablation = "zero",
     positions: Literal["all", "not-first", "answer"] = "all",
     seed: int = 0,
+    decide: float | None = None,
+    confidence: float = 0.95,
 ) -> Estimate:
     """Damage beyond controls of one part of two circuits, on both their tasks.
 
@@ -56,8 +60,8 @@ def selective(
         The circuit of B; by default it is found by the recipe of `circuit`.
     metric:
         "accuracy" (each task's), "log_prob" or "logit_diff", un-normalised.
-    controls, match, ablation, positions, seed:
-        As for `necessity`.
+    controls, match, ablation, positions, seed, decide, confidence:
+        As for `necessity`; a look measures its controls on both tasks.
 
     Invalid when a circuit or the part is empty, when a circuit was chosen on evaluation examples, when the model is not
     competent at a task, and when no matched set exists outside both circuits.
@@ -112,18 +116,45 @@ def selective(
         return invalid(found)
     drawn, _ = found
     tasks = {lab.data.task: lab, against: other}
-    tables: dict[str, tuple[Floats, Floats, Floats]] = {}
-    for task, one in tasks.items():
+    how: dict[str, Any] = {"value": ablation, "positions": positions}
+    columns = [one.accuracy if metric == "accuracy" else metric for one in tasks.values()]
+    ends_of: list[tuple[Floats, Floats]] = []
+    for (task, one), column in zip(tasks.items(), columns, strict=True):
         gate = competent(one, universe, one.accuracy, value=ablation, positions=positions)
         if not gate.passed:
             return invalid(f"{task}: {gate.reason}")
-        column = one.accuracy if metric == "accuracy" else metric
-        how: dict[str, Any] = {"value": ablation, "positions": positions}
         base = one.outcomes([(), universe], **how).measure(column)[0]
-        ablated = one.outcomes([chosen], **how).measure(column)[0]
-        tables[task] = base, ablated, one.outcomes(drawn.sets, **how).measure(column)
+        ends_of.append((base, one.outcomes([chosen], **how).measure(column)[0]))
+    sizes_of = [base.size for base, _ in ends_of]
+    n = min(sizes_of)
 
-    single = {task: _beyond(*table, drawn, metric, seed) for task, table in tables.items()}
+    def outcomes(sets: Sets) -> Tables:
+        pairs = zip(tasks.values(), columns, strict=True)
+        return tuple(one.outcomes(sets, **how).measure(column) for one, column in pairs)
+
+    def beyond(tables: Tables, sets: Controls) -> list[TwoWayInference]:
+        pairs = zip(ends_of, tables, strict=True)
+        return [_beyond(base, ablated, table, sets, metric, seed) for (base, ablated), table in pairs]
+
+    def infer(tables: Tables, sets: Controls) -> TwoWayInference | LeastInference:
+        if part == "shared":
+            return LeastInference(beyond(tables, sets))
+        gains, spared = (0, 1) if part == "own" else (1, 0)
+        circuits = ends_of[gains][1][:n] - ends_of[spared][1][:n]
+        return _difference(circuits, tables[gains][:, :n] - tables[spared][:, :n], sets, metric, seed)
+
+    choices |= planned(drawn, decide)
+    looked = measure_controls(
+        drawn,
+        outcomes,
+        infer,
+        decide=decide,
+        forwards=(3 * sum(sizes_of), sum(sizes_of)),
+        confidence=confidence,
+        seed=seed,
+    )
+    single = dict(zip(tasks, beyond(looked.tables, looked.drawn), strict=True))
+    tables = {task: (*ends_of[i], looked.tables[i]) for i, task in enumerate(tasks)}
     details: dict[str, Any] = {
         "part": [str(unit) for unit in chosen],
         "sizes": sizes,
@@ -136,32 +167,24 @@ def selective(
             for task, (base, _, control) in tables.items()
         },
         "beyond": {task: {"value": one.value, "interval": ends(one)} for task, one in single.items()},
-        **drawn_details(drawn),
+        **drawn_details(looked.drawn),
+        **looked.details,
     }
-    inference: Inference
-    if part == "shared":
-        inference = LeastInference(list(single.values()))
-        n = min(len(base) for base, _, _ in tables.values())
-    else:
-        gains, spared = list(tables.values()) if part == "own" else list(tables.values())[::-1]
-        n = min(gains[0].size, spared[0].size)
-        inference = _difference(
-            gains[1][:n] - spared[1][:n], gains[2][:, :n] - spared[2][:, :n], drawn, metric, seed
-        )
     return lab.estimate(
         "selective",
         circuit,
-        inference=inference,
+        inference=looked.inference,
         n_examples=n,
-        n_controls=len(drawn.sets),
+        n_controls=len(looked.sets),
         choices=choices,
         details=details,
+        hints=looked.hints,
     )
 
 
 def _beyond(
     base: Floats, ablated: Floats, controls: Floats, drawn: Controls, metric: str, seed: int
-) -> Inference:
+) -> TwoWayInference:
     """Damage beyond controls on one task, in the metric's unit."""
     how: dict[str, Any] = {"population": drawn.population, "enumerated": drawn.enumerated, "seed": seed}
     if metric == "accuracy":
@@ -169,7 +192,9 @@ def _beyond(
     return GradedNecessityInference(base, ablated, controls, normalise=False, **how)
 
 
-def _difference(circuit: Floats, controls: Floats, drawn: Controls, metric: str, seed: int) -> Inference:
+def _difference(
+    circuit: Floats, controls: Floats, drawn: Controls, metric: str, seed: int
+) -> TwoWayInference:
     """Damage beyond controls on one task minus that on the other, from differences of their outcomes."""
     how: dict[str, Any] = {"population": drawn.population, "enumerated": drawn.enumerated, "seed": seed}
     if metric == "accuracy":

@@ -9,9 +9,9 @@ import numpy as np
 
 from circuittest.claims.gates import competent, usable_circuit
 from circuittest.claims.kept import Ablation
-from circuittest.claims.necessity import circuit_universe
 from circuittest.claims.ranges import Count
 from circuittest.claims.specificity import overlap
+from circuittest.claims.universe import circuit_universe
 from circuittest.errors import CircuittestError, UsageError
 from circuittest.find.ranking import per_example
 from circuittest.find.recipe import recipe_of, scoring_of
@@ -39,6 +39,8 @@ def transfer(
     ablation: Ablation | None = None,
     metric: Literal["log_prob", "logit_diff"] | None = None,
     seed: int = 0,
+    decide: float | None = None,
+    confidence: float = 0.95,
 ) -> Estimate:
     """Function of a circuit found on one task, subtask or model, on another.
 
@@ -59,6 +61,8 @@ def transfer(
         A predicate on features, such as ``template == 0``.
     function, controls, match, ablation, metric, seed:
         Which claim, and its options; those left out are the claim's own.
+    decide, confidence:
+        As for `necessity`, where the claim has controls to stop at; ``own`` then has all of them.
 
     Invalid when the claim is, when the circuit was found on the very task and model that it is to be transferred to,
     and when the model is not competent where the circuit comes from.
@@ -95,7 +99,9 @@ def transfer(
         gate = competent(source, source.layout.universe(circuit_universe(circuit)), source.accuracy)
         if not gate.passed:
             return invalid(f"where it comes from ({source.data.task}): {gate.reason}")
-    measured: Estimate = kind.function(target, circuit, **options)
+    early = {"decide": decide, "confidence": confidence}
+    early = {name: value for name, value in early.items() if name in kind.reserved}
+    measured: Estimate = kind.function(target, circuit, **options, **early)
     details = {
         **measured.details,
         "from": {**came_from, "acc_base": None if gate is None else gate.accuracy},

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from circuittest.errors import UsageError
-from circuittest.stats.inference import Inference, Op
+from circuittest.stats.inference import DrawnInference, Inference, Op
 
 
 class LeastInference:
@@ -31,6 +31,12 @@ class LeastInference:
         self.value = min(one.value for one in self.family)
         count = len(self.family)
         self.method = self.family[0].method + (f"; smallest of {count}" if count > 1 else "")
+
+    def spending(self, share: float) -> LeastInference:
+        """As `circuittest.stats.inference.DrawnInference.spending`. Raises UsageError where a member has none."""
+        if not all(isinstance(one, DrawnInference) for one in self.family):
+            raise UsageError("the smallest of quantities that cannot be looked at repeatedly")
+        return LeastInference([one.spending(share) for one in self.family if isinstance(one, DrawnInference)])
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
         """Smallest lower bound, smallest upper bound at the corrected level."""

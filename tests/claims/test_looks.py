@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from circuittest.circuit import Circuit
+from circuittest.claims.beyond import exchangeable_p
 from circuittest.claims.looks import measure_controls
 from circuittest.controls import Controls
 from circuittest.errors import UsageError
@@ -46,7 +47,7 @@ def test_the_interval_is_that_of_the_look() -> None:
     assert stopped.interval == alone.inference.interval(1 - 0.05 * share)
     assert stopped.interval == tuple(stopped.details["budget"]["looks"][-1]["interval"])
     assert (stopped >= 0.3).p_value == pytest.approx((alone >= 0.3).p_value / share)
-    assert stopped.details["rank_p_adjusted"] == pytest.approx(alone.details["rank_p"] / share)
+    assert stopped.details["rank_p_adjusted"] == pytest.approx(alone.details["rank_p_adjusted"] / share)
 
 
 def test_a_close_claim_measures_everything() -> None:
@@ -77,7 +78,7 @@ def test_without_a_threshold_everything_is_measured_in_one_call() -> None:
     assert "budget" not in found.details
     assert "looks" not in found.choices
     assert [len(call) for call in lab.calls].count(40) == 1
-    assert found.details["rank_p_adjusted"] == found.details["rank_p"]
+    assert found.details["rank_p_adjusted"] == exchangeable_p(found.details["rank_p"], 2 / 48)
 
 
 def test_a_small_population_is_sampled_in_random_order_until_it_is_exhausted() -> None:
@@ -112,10 +113,11 @@ def test_a_failing_gate_does_not_stop() -> None:
     looked = {
         blocked: measure_controls(
             drawn,
-            lambda sets: lab.outcomes(sets).measure("argmax"),
-            lambda table, everything: MeanInference(table.mean(0)),
+            lambda sets: (lab.outcomes(sets).measure("argmax"),),
+            lambda tables, sets: MeanInference(tables[0].mean(0)),
             decide=0.3,
-            blocked=lambda table, blocked=blocked: blocked,
+            forwards=(0, 60),
+            blocked=lambda tables, blocked=blocked: blocked,
         )
         for blocked in (False, True)
     }

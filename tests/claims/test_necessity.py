@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from benchmarks.statistics.sizes import random_circuit
 from circuittest.circuit import Circuit, prompt_digest
-from circuittest.stats import InvalidClaim, Undecided
+from circuittest.claims.beyond import exchangeable_p
+from circuittest.stats import InvalidClaim, Undecided, rank_p
+from circuittest.stats.resampling import generator
 from circuittest.units import Layout, Unit
 from tests.helpers.table_lab import TableLab, task_data
 
@@ -178,3 +182,25 @@ def test_chance_normalised() -> None:
     assert found >= 0.6
     with pytest.raises(Undecided):
         bool(plain >= 0.6)
+
+
+def test_the_corrected_rank_of_a_random_circuit_is_a_p_value() -> None:
+    rng = generator(5)
+    for size in (8, 16):
+        p = np.array([rank_p(*random_circuit(rng, size)).p for _ in range(800)])
+        corrected = np.array([exchangeable_p(one, size / 48) for one in p])
+        for level in (0.05, 0.1, 0.25):
+            assert (corrected <= level).mean() <= level + 2.6 * (level * (1 - level) / 800) ** 0.5
+        assert (corrected <= 0.25).mean() > 0.15
+    assert (p <= 0.05).mean() > 0.1  # as it stands, a third of the universe seems special too often
+
+
+def test_the_rank_in_the_record_is_corrected_by_stratum() -> None:
+    details = TableLab(needs_key).necessity(circuit(), controls=40).details
+    assert details["rank_p"] == 1 / 41
+    assert details["rank_p_adjusted"] == exchangeable_p(1 / 41, 2 / 48)
+    layer = (
+        TableLab(needs_key).necessity(circuit(), match="layer").details
+    )  # one head of the eight in its layer
+    assert layer["rank_p"] == 1 / 50
+    assert layer["rank_p_adjusted"] == exchangeable_p(1 / 50, 1 / 8)

@@ -13,13 +13,17 @@ import pytest
 from benchmarks.statistics.case import Case
 from benchmarks.statistics.control_sets import (
     POPULATIONS,
-    few_sets_in_looks,
     graded,
     necessity,
-    necessity_in_looks,
     necessity_of_contrary_examples,
     necessity_of_few_sets,
     necessity_of_templates,
+)
+from benchmarks.statistics.in_looks import (
+    few_sets_in_looks,
+    graded_in_looks,
+    necessity_in_looks,
+    selective_in_looks,
     stopped,
 )
 from benchmarks.statistics.samples import (
@@ -52,6 +56,7 @@ def grid() -> list[Case]:
     cases += [necessity_of_contrary_examples(n, share) for n, share in ((20, 0.16), (200, 0.018))]
     cases += [necessity_in_looks(50, sets, 0.0) for sets in POPULATIONS[1:12:5]]
     cases += [necessity_in_looks(50, POPULATIONS[1], -0.3), few_sets_in_looks(45, 2, -0.3)]
+    cases += [graded_in_looks(50, 4.0, 0.0), selective_in_looks(50, 0.05, 0.0)]
     cases += [models(5, (8.0, 2.0), "sampled"), rare_models(5, "sampled"), given_models((0.5, 0.9, 0.99), 10)]
     return cases
 
