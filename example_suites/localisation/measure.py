@@ -1,11 +1,12 @@
 """Top effects and units to 80 % of the damage, as tables and one page with figures.
 
     python -m example_suites.localisation.measure pair --out build/localisation
-    python -m example_suites.localisation.measure smollm2 --out build/localisation
+    python -m example_suites.localisation.measure smollm2 --out build/localisation [--tasks induction ioi]
 
 ``pair`` compares zoo:gqa with zoo:gqa-mha, which have the same data, recipe and sizes and differ in the number of KV
 heads alone, on the paper's three tasks: per query head, and per four query heads (a KV group of the one, four
-neighbouring heads of the other). ``smollm2`` and ``gemma3`` scan single heads of real models. What is measured is
+neighbouring heads of the other). ``smollm2`` and ``gemma3`` scan single heads and KV groups of real models, and name
+the roles of heads beside their effects; a figure of each task is written as an SVG file, too. What is measured is
 written as JSON beside the page, task by task, and not measured again; the numbers of the README come from here.
 """
 
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,10 @@ FEW = 20
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 LEVEL = 0.8
 RESAMPLES = 2000
+#: Of a real model: its tasks, and the role whose heads are framed in the task's figure.
+FRAMED = {"induction": "induction", "ioi": "answer-token"}
+ROLES = ("previous-token", "duplicate-token", "induction", "answer-token", "foil-token")
+LEAST = 0.4
 
 
 def pair(found: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -111,16 +116,22 @@ def _drawn(grown: Any, weights: np.ndarray) -> tuple[float, int]:
     return float(shares[0]), grown.sizes[len(shares) - 1 if place is None else place]
 
 
-def real(name: str, found: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Single heads and KV groups of a real model on IOI and induction; the first of the order against controls."""
+def real(name: str, found: dict[str, Any], tasks: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Single heads and KV groups of a real model on some tasks; the first of the order against controls."""
     from circuittest.models import load_model
 
     model = load_model(str(_file(name)))
-    for task in ("ioi", "induction"):
+    for task in tasks:
         if task in found:
             continue
         lab = Lab(model, task, prefix=_PREFIXES[name], discover=FEW, evaluate=2 * FEW)
-        rows: dict[str, Any] = {}
+        scores = {kind: table.means() for kind, table in lab.roles(ROLES, split="discover").items()}
+        rows: dict[str, Any] = {
+            "roles": {
+                kind: {str(head): mean for head, mean in means.items() if mean >= LEAST}
+                for kind, means in scores.items()
+            }
+        }
         for per in ("head", "kv"):
             scan = lab.scan(per)  # type: ignore[arg-type]
             count = len(scan.members)
@@ -203,6 +214,30 @@ def _told(value: float, interval: list[float]) -> str:
     return f"{value:.2f} [{interval[0]:.2f}, {interval[1]:.2f}]"
 
 
+def role_heads(one: dict[str, Any]) -> str:
+    """A real model's heads with a role, as Markdown: their scores, what each costs alone, and its place in the scan."""
+    lines = ["| head | scores of 0.4 and more | its effect | place |", "|---|---|---|---|"]
+    effects, order = one["head"]["effects"], one["head"]["order"]
+    having = {head for means in one["roles"].values() for head in means}
+    for head in sorted(having, key=order.index):
+        told = {kind: means[head] for kind, means in one["roles"].items() if head in means}
+        scores = ", ".join(f"{kind} {told[kind]:.2f}" for kind in sorted(told, key=lambda k: -told[k]))
+        lines.append(f"| {head} | {scores} | {effects[head]:+.2f} | {order.index(head) + 1} |")
+    return "\n".join(lines)
+
+
+def single(task: str, one: dict[str, Any]) -> str:
+    """What each head does by itself, with the heads of the task's role framed, as an SVG file."""
+    kind = FRAMED[task]
+    title = f"{task}: fall of {one['head']['metric']} by head, {kind} heads framed"
+    drawn = unit_map(title, title, one["head"]["effects"], list(one["roles"][kind]))
+    if drawn is None:
+        raise ValueError(f"{task}: there is nothing to draw")
+    head, rest = drawn.svg.split("</title>", 1)
+    head = head.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
+    return f"{head}</title><style>{STYLE}</style>{rest}\n"
+
+
 def page(results: dict[str, Any]) -> str:
     """Heat maps of single heads and curves of damage, drawn as the reports draw them."""
     parts = []
@@ -242,17 +277,24 @@ def main() -> None:
     )
     parser.add_argument("what", nargs="+", choices=("pair", "smollm2", "gemma3"))
     parser.add_argument("--out", type=Path, required=True, metavar="DIR")
+    parser.add_argument(
+        "--tasks", nargs="+", choices=list(FRAMED), default=list(FRAMED), help="of real models"
+    )
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     results = {}
     for what in arguments.what:
         file = arguments.out / f"{what}.json"
         found = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-        for so_far in pair(found) if what == "pair" else real(what, found):
+        for so_far in pair(found) if what == "pair" else real(what, found, arguments.tasks):
             file.write_text(json.dumps(so_far, indent=1) + "\n", encoding="utf-8")
         results[what] = found
     if "pair" in results:
         print(table(results["pair"]), differences(results["pair"]), sep="\n\n")
+    for what, found in results.items():
+        for task, one in found.items() if what != "pair" else ():
+            print(f"{what}, {task}", role_heads(one), sep="\n\n", end="\n\n")
+            (arguments.out / f"{what}-{task}.svg").write_text(single(task, one), encoding="utf-8")
     (arguments.out / "localisation.html").write_text(page(results), encoding="utf-8")
 
 
