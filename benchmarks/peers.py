@@ -6,8 +6,8 @@ PYTHON has transformer-lens below 4, which both tools need, and everything that 
 small's shape with random weights; sixteen prompts of sixteen tokens. Each tool runs in two processes of its own, one
 an allocator: "as shipped" is the C library's default, under which large buffers go back to the system and come again as
 page faults; "tuned" keeps them. Cases run in turn, and the table shows medians over repetitions of the ratio to the
-floor (two forwards and one backward of the plain Hugging Face model) of the same repetition, and the largest memory of
-the process, model included. A tool that is killed, as for want of memory, is shown as that.
+floor (two forwards and one backward of the plain Hugging Face model, the mean of a run just before and one just after),
+and the largest memory of the process, model included. A tool that is killed, as for want of memory, is shown as that.
 
 Changes to the tools: 'cuda' becomes 'cpu' in EAP-IG, and prompts are token ids; modules that auto-circuit imports but
 does not need here are stand-ins. Both score a batch as a sum; "each example" calls them with one example at a time,
@@ -36,7 +36,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.run import LENGTH, PASSES, Bench
+from benchmarks.run import LENGTH, Bench
 from circuittest.measure.ablation import ablate
 from circuittest.measure.attribution import attribute
 
@@ -192,29 +192,39 @@ def measure(options: argparse.Namespace) -> dict[str, dict[str, float]]:
     torch.set_num_threads(options.threads)
     bench = Bench("gpt2", None, 1, 1)
     bench.module.requires_grad_(False)
-    cases: dict[str, tuple[float, Callable[[], object]]] = {PASSES: (1.0, bench.attribution_floor)}
+    floor = bench.attribution_floor
     if options.one == OURS:
-        cases |= {f"{OURS}: {name}": (1.0, run) for name, run in ours(bench).items()}
+        cases = {f"{OURS}: {name}": (1.0, run) for name, run in ours(bench).items()}
     elif options.one == "TransformerLens":
-        cases["TransformerLens: every head alone"] = Peers(bench).heads()
+        cases = {"TransformerLens: every head alone": Peers(bench).heads()}
     elif options.one == "auto-circuit":
-        cases |= {n: (1.0, run) for n, run in Peers(bench).auto_circuit(options.auto_circuit).items()}
+        cases = {n: (1.0, run) for n, run in Peers(bench).auto_circuit(options.auto_circuit).items()}
     else:
-        cases |= {n: (1.0, run) for n, run in Peers(bench).eap_ig(options.eap_ig).items()}
-    seen: dict[str, list[float]] = {name: [] for name in cases}
-    cases[PASSES][1]()
+        cases = {n: (1.0, run) for n, run in Peers(bench).eap_ig(options.eap_ig).items()}
+    seconds: dict[str, list[float]] = {name: [] for name in cases}
+    ratios: dict[str, list[float]] = {name: [] for name in cases}
+    floor()
     for _ in range(options.repetitions):
         for name, (times, run) in cases.items():
-            started = time.perf_counter()
-            run()
-            seen[name].append(times * (time.perf_counter() - started))
-    ratio = lambda name: statistics.median(a / b for a, b in zip(seen[name], seen[PASSES], strict=True))
+            before, took, after = clock(floor), times * clock(run), clock(floor)
+            seconds[name].append(took)
+            ratios[name].append(2 * took / (before + after))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {
-        name: {"seconds": statistics.median(seen[name]), "ratio": ratio(name), "peak_mib": peak}
+        name: {
+            "seconds": statistics.median(seconds[name]),
+            "ratio": statistics.median(ratios[name]),
+            "peak_mib": peak,
+        }
         for name in cases
-        if name != PASSES
     }
+
+
+def clock(run: Callable[[], object]) -> float:
+    """Seconds that a call takes."""
+    started = time.perf_counter()
+    run()
+    return time.perf_counter() - started
 
 
 def ours(bench: Bench) -> dict[str, Callable[[], object]]:
