@@ -8,6 +8,7 @@ import pytest
 from circuittest.errors import UsageError
 from circuittest.stats import Inference
 from circuittest.stats.crossing import CrossingInference
+from circuittest.stats.resampling import generator
 from tests.helpers.simulate import Rng, misses
 
 
@@ -61,6 +62,35 @@ def test_shares_and_sparse_sizes() -> None:
 def test_advice_is_about_the_size_that_decides() -> None:
     found = of([0.2, 0.79, 0.82, 0.9, 0.99, 1.0], noise=1.0)
     assert found.needed("<=", 3)["n"] > 100
+
+
+def test_the_value_may_be_an_end_of_its_interval() -> None:
+    assert of([0.3, 0.95, 0.97, 0.98, 1.0]).interval() == (2, 2)
+    upper = of([0.3, 0.79, 0.97, 0.98, 1.0], noise=1.0)  # one size is in doubt, on one side
+    assert (upper.value, upper.interval()) == (3, (2, 3))
+    lower = of([0.3, 0.81, 0.97, 0.98, 1.0], noise=1.0)
+    assert (lower.value, lower.interval()) == (2, (2, 3))
+
+
+def test_along_the_level_a_bootstrap_would_repeat_the_error_of_the_value() -> None:
+    curve, n, rng = np.array([0.3, *[0.82] * 8, 1.0]), 40, generator(3)
+    missed, values = 0, []
+    for _ in range(60):
+        reach = 3 + rng.normal(size=n)
+        damage = curve[:, None] * reach + rng.normal(size=(curve.size, n))
+        damage[-1] = reach
+        above = damage - 0.8 * reach
+        weights = rng.multinomial(n, np.full(n, 1 / n), size=199)
+        sizes = [_last_below(row) + 1 for row in weights @ above.T]
+        missed += float(np.quantile(sizes, 0.025, method="inverted_cdf")) > 2
+        values.append(CrossingInference(damage, reach, range(1, curve.size + 1), level=0.8).value)
+    assert missed > 0.6 * 60
+    assert np.mean(values) > 6  # the truth is 2
+
+
+def _last_below(row: np.ndarray) -> int:
+    below = np.flatnonzero(row[:-1] < 0)
+    return int(below[-1]) + 1 if below.size else 0
 
 
 def test_misuse() -> None:
