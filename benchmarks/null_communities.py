@@ -20,6 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import beta
 
+from circuittest.circuit import prompt_digest
+from circuittest.find.cluster_scores import isolation
+from circuittest.find.communities import Community, Proposal, structure
+from circuittest.find.spectral import spectral_clusters
+from circuittest.lab.judging import judged
 from circuittest.measure.signals import Signals
 from circuittest.tables import OutcomeTable, ScoreTable
 from circuittest.units import Layout, Unit
@@ -78,8 +83,21 @@ class NullLab(TableLab):
 
 def one(population: str, seed: int, **how: Any) -> list[str]:
     """The verdicts of one lab's communities."""
-    costs = POPULATIONS[population](np.random.default_rng([seed, 0]))
-    found = NullLab(costs, seed).communities(k=K, strength=STRENGTH, seed=seed, **how)
+    lab = NullLab(POPULATIONS[population](np.random.default_rng([seed, 0])), seed)
+    whole = structure(lab.drawn["discover"], HEADS, strength=STRENGTH, seed=seed)
+    clusters = spectral_clusters(np.abs(whole.matrix), K, seed=seed)
+    rows = [np.flatnonzero(clusters == number).tolist() for number in range(K)]
+    prompts = [prompt_digest(item.prompt_ids) for item in lab.data.discover]
+    proposed = tuple(
+        Community(
+            f"C{number}",
+            tuple(whole.units[row] for row in part),
+            isolation(whole.matrix, part),
+            origin={"method": "co-activation", "prompts": prompts},
+        )
+        for number, part in enumerate(rows)
+    )
+    found = judged(lab, Proposal(proposed, whole, K), control_seed=seed, **how)  # type: ignore[arg-type]
     return [one.verdict for one in found.communities]
 
 
@@ -99,8 +117,8 @@ def main() -> None:
             name: sum(name in labs for labs in verdicts) for name in ("load-bearing", "interfering")
         }
         told = ", ".join(f"{name} {_rate(k, options.labs)}" for name, k in found[population].items())
-        judged = sum(verdict not in ("proposed", "invalid") for labs in verdicts for verdict in labs)
-        print(f"{population:14} labs with one {told}; {judged / options.labs:.1f} judged a lab", flush=True)
+        count = sum(verdict not in ("proposed", "invalid") for labs in verdicts for verdict in labs)
+        print(f"{population:14} labs with one {told}; {count / options.labs:.1f} judged a lab", flush=True)
     if options.json:
         options.json.write_text(
             json.dumps({"labs": options.labs, **found}, indent=1) + "\n", encoding="utf-8"
