@@ -69,17 +69,32 @@ def kept(
 
 
 def identity_of(model: LoadedModel) -> str | None:
-    """What results of a model are kept under; None where they are not, as where somebody put hooks into it.
+    """What results of a model are kept under; None where they are not, as where somebody put hooks into it, or made a
+    part of it compute something else.
 
     Raises UsageError where the weights changed since they were hashed.
     """
+    from circuittest.models.lazy import identity_now
+
     identity: str | None = getattr(model, "identity", None)
     module = vars(model).get("module")
-    if identity is None or module is None:  # weights that were not read are those of the files
+    if module is None:  # weights that were not read are those of the files
         return identity
     model.check_unchanged()
-    hooked = any(part._forward_hooks or part._forward_pre_hooks for part in module.modules())
-    return None if hooked else identity
+    if identity is None:
+        return None
+    return None if altered(module) else identity_now(model)
+
+
+def altered(module: Any) -> bool:
+    """Does a module, or a part of it, compute something else than its class and weights say?"""
+    return any(
+        part._forward_hooks
+        or part._forward_pre_hooks
+        or "forward" in vars(part)
+        or part._compiled_call_impl is not None
+        for part in module.modules()
+    )
 
 
 def checked(store: Store | None, model: LoadedModel) -> None:

@@ -87,10 +87,11 @@ class Tables(Subject):
             The measurement's name ("kind") and every choice that could change its numbers, in plain JSON types; what it
             reads of the examples, the model and the machine is added.
         """
-        from circuittest.lab.kept import kept
+        from circuittest.lab.kept import identity_of, kept
         from circuittest.store.watch import note
 
         if key in memory:
+            identity_of(self.model)  # raises where the weights are others by now
             note(found=True)
             return memory[key]
         calibration = self.data.discover if split == "evaluate" else ()

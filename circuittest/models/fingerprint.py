@@ -11,10 +11,13 @@ import hashlib
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from circuittest.models.hooks import version
 
 # What a configuration says about files, versions, generation and bookkeeping, none of which changes a logit.
 _IRRELEVANT = frozenset(
@@ -47,6 +50,32 @@ def weights(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
         if place not in seen:
             seen.add(place)
             yield name, tensor.detach()
+
+
+def marks(module: nn.Module) -> tuple[int, ...]:
+    """By what it is noticed, for a fraction of a hash over all weights, that they changed.
+
+    How often each was written into; and, since what goes through ``.data`` is not counted, a hash over one number of
+    every row and every column of each.
+    """
+    named = list(weights(module))
+    parts: dict[torch.device, list[Tensor]] = {}
+    for _, tensor in named:
+        if tensor.numel():
+            width = tensor.shape[-1] if tensor.ndim else 1
+            places = _places(tensor.numel() // width, width, tensor.device)
+            parts.setdefault(tensor.device, []).append(torch.take(tensor, places).double())
+    digest = hashlib.sha256()
+    for found in parts.values():
+        digest.update(torch.cat(found).cpu().numpy().tobytes())
+    return *(version(tensor) for _, tensor in named), int.from_bytes(digest.digest()[:8], "big")
+
+
+@lru_cache(maxsize=256)
+def _places(rows: int, width: int, device: torch.device) -> Tensor:
+    """A diagonal that is wrapped around until it was in every row and every column, as places in the flat tensor."""
+    steps = torch.arange(max(rows, width), device=device)
+    return steps % rows * width + steps % width
 
 
 def _content(tensor: Tensor) -> bytes:

@@ -113,11 +113,16 @@ class Known:
 
 def identified(model: LoadedModel) -> LoadedModel:
     """The model with its identity: for modules that nobody else had a hand in."""
+    return replace(model, identity=identity_now(model))
+
+
+def identity_now(model: LoadedModel) -> str:
+    """The identity that a model has as its module is at this moment; see `LoadedModel.identity`."""
     config = model.module.config
     how = {
         name: str(getattr(config, name, None)) for name in ("_attn_implementation", "_experts_implementation")
     }
-    return replace(model, identity=key_of({"fingerprint": model.fingerprint, **how}))
+    return key_of({"fingerprint": model.fingerprint, "adapter": repr(model.adapter), **how})
 
 
 def remembered(

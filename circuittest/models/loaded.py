@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from circuittest.errors import UsageError
 from circuittest.models.adapters import Adapter
-from circuittest.models.fingerprint import weights
+from circuittest.models.fingerprint import marks
 from circuittest.models.hooks import frozen
 from circuittest.units import Layout
 
@@ -70,10 +70,11 @@ class LoadedModel:
     quantised:
         True where weights are stored in fewer bits; such a model can be ablated but gives no gradients.
     versions:
-        Modification counts of the weights when they were hashed, to notice training that went on since.
+        Marks of the weights when they were hashed (`circuittest.models.fingerprint.marks`), to notice training that
+        went on since.
     identity:
-        What results are kept under in a store: the fingerprint, and how the module computes. None for modules that
-        were given in memory: their class, hooks and patches could make other numbers of the same weights.
+        What results are kept under in a store: the fingerprint, the adapter, and how the module computes. None for
+        modules that were given in memory: their class, hooks and patches could make other numbers of the same weights.
     """
 
     module: nn.Module
@@ -92,17 +93,25 @@ class LoadedModel:
     def measuring(self) -> Iterator[None]:
         """Evaluation mode and frozen parameters for the length of a `with` block, then everything as it was.
 
+        The caller's mixed precision is off meanwhile, since numbers are those of the model's own dtype, and so is its
+        inference mode, which knows no gradients.
+
         Raises UsageError where the weights changed since they were hashed: results would be filed under the
         fingerprint of other weights.
         """
         module = self.module  # first, for it may be loaded only now
         self.check_unchanged()
-        with frozen(module):
+        with ExitStack() as stack:
+            stack.enter_context(torch.inference_mode(False))
+            for kind in {"cpu", self.device.type}:
+                if torch.is_autocast_enabled(kind):
+                    stack.enter_context(torch.autocast(kind, enabled=False))
+            stack.enter_context(frozen(module))
             yield
 
     def check_unchanged(self) -> None:
         """Raise UsageError where the weights changed since they were hashed."""
-        if self.versions and self.versions != tuple(tensor._version for _, tensor in weights(self.module)):
+        if self.versions and self.versions != marks(self.module):
             raise UsageError(
                 f"the weights of {self.name} changed since the model was wrapped",
                 "its fingerprint, under which results are kept, is that of the earlier weights",

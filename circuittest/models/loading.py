@@ -15,7 +15,7 @@ from torch import nn
 from circuittest.errors import CircuittestError, LoadError, UnsupportedModel, UsageError, did_you_mean
 from circuittest.models import checks, gguf, hub, lazy, own_tokenizer
 from circuittest.models.adapters import Adapter
-from circuittest.models.fingerprint import fingerprint, weights
+from circuittest.models.fingerprint import fingerprint, marks
 from circuittest.models.loaded import LoadedModel
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def from_module(
         device=next(module.parameters()).device,
         dtype=_dtype(module),
         quantised=_is_quantised(module),
-        versions=tuple(tensor._version for _, tensor in weights(module)),
+        versions=marks(module),
     )
 
 

@@ -62,6 +62,20 @@ def test_training_on_after_wrapping_is_noticed() -> None:
         pass
 
 
+def test_the_caller_s_mixed_precision_and_inference_mode_end_where_measuring_begins() -> None:
+    model = from_module(build("llama"))
+    ids = tokens(1, 5)
+    with model.measuring():
+        own = model.module(ids).logits
+    with torch.autocast("cpu", dtype=torch.bfloat16), torch.inference_mode():
+        with model.measuring():
+            found = model.module(ids).logits
+            assert not found.is_inference()
+        assert torch.is_autocast_enabled("cpu")
+        assert torch.is_inference_mode_enabled()
+    assert torch.equal(found, own)
+
+
 def test_load_model_wraps_a_module_as_it_is() -> None:
     module, words = build("gpt2"), tokenizer()
     model = load_model(module, tokenizer=words)

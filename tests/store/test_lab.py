@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 import torch
@@ -298,6 +299,65 @@ def test_a_model_whose_weights_somebody_changed_is_refused_though_there_is_an_en
         next(lab.model.module.parameters()).add_(1)
     with pytest.raises(UsageError, match="changed since the model was wrapped"):
         lab.outcomes([()])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda weight: weight.data[:, :8].zero_(),  # a head's writes
+        lambda weight: weight.data[8:16].mul_(2),
+        lambda weight: setattr(weight, "data", torch.zeros_like(weight)),
+    ],
+    ids=["columns", "rows", "replaced"],
+)
+def test_weights_that_were_changed_behind_the_back_of_autograd_are_refused(root, change):
+    Lab("zoo:gqa", "ioi", **SIZES, store=root).outcomes([()])
+    lab = Lab("zoo:gqa", "ioi", **SIZES, store=root)
+    change(lab.model.module.model.layers[1].self_attn.o_proj.weight)
+    with pytest.raises(UsageError, match="changed since the model was wrapped"):
+        lab.outcomes([()])
+
+
+def test_a_lab_gives_no_table_that_it_remembers_of_earlier_weights():
+    loaded = loading.load_model("zoo:gqa")
+    lab = Lab(loaded.module, "ioi", tokenizer=loaded.tokenizer, **SIZES)
+    lab.outcomes([()])
+    lab.outcomes([()])
+    with torch.no_grad():
+        next(loaded.module.parameters()).add_(1)
+    with pytest.raises(UsageError, match="Wrap the module again"):
+        lab.outcomes([()])
+
+
+def test_a_part_that_somebody_made_compute_something_else_is_neither_looked_up_nor_kept(root):
+    right = Lab("zoo:gqa", "ioi", **SIZES, store=root).outcomes([()]).measure("log_prob")
+    patched = Lab("zoo:gqa", "ioi", **SIZES, store=root)
+    norm = patched.model.module.model.norm
+    own = norm.forward
+    norm.forward = lambda states: own(states) * 1.5
+    with watching() as watch:
+        wrong = patched.outcomes([()]).measure("log_prob")
+    assert (watch.found, watch.measured) == (0, 1)
+    assert abs(wrong - right).max() > 0.01
+    with watching() as watch:
+        again = Lab("zoo:gqa", "ioi", **SIZES, store=root).outcomes([()]).measure("log_prob")
+    assert watch.cached
+    assert (again == right).all()
+
+
+def test_another_implementation_of_attention_is_another_model(root):
+    Lab("zoo:gqa", "ioi", **SIZES, store=root).outcomes([()])
+    lab = Lab("zoo:gqa", "ioi", **SIZES, store=root)
+    lab.model.module.set_attn_implementation("eager")
+    with watching() as watch:
+        lab.outcomes([()])
+    assert (watch.found, watch.measured) == (0, 1)
+
+
+def test_another_adapter_is_another_model():
+    loaded = loading.load_model("zoo:gqa")
+    other = replace(loaded, adapter=replace(loaded.adapter, q_norm="self_attn.q_proj"))
+    assert lazy.identified(other).identity != lazy.identified(loaded).identity == loaded.identity
 
 
 # What must not be remembered
