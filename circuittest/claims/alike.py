@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from circuittest.claims.gates import competent
 from circuittest.claims.subtasks import Scores, Subtasks, signed_scores, similarities
@@ -12,6 +12,9 @@ from circuittest.claims.subtasks import Scores, Subtasks, signed_scores, similar
 if TYPE_CHECKING:
     from circuittest.lab import Lab
     from circuittest.tasks.partitions import Partition
+
+Similarity = Literal["spearman", "pearson", "topk"]
+Level = Literal["edges", "units"]
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import numpy as np
 from pydantic import Field
 
 from circuittest.circuit import Circuit, prompt_digest
+from circuittest.claims.locked_rows import measured_kept
 from circuittest.claims.pairing import (
     Measure,
     Pair,
@@ -21,7 +22,6 @@ from circuittest.claims.pairing import (
     Side,
     checked_margin,
     found_again,
-    measured_kept,
     other_metric,
     pair,
 )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from circuittest.claims.alike import Alike
+from circuittest.claims.alike import Alike, Level, Similarity
 from circuittest.claims.stability import described, left_out, used
 from circuittest.claims.subtasks import Subtasks, block_codes
 from circuittest.find.ranking import top_count
@@ -132,8 +132,8 @@ def families(
     *,
     partition: str,
     alpha: float = 0.6,
-    similarity: Literal["spearman", "pearson", "topk"] = "spearman",
-    level: Literal["edges", "units"] = "edges",
+    similarity: Similarity = "spearman",
+    level: Level = "edges",
     universe: str | list[str] = "all",
     method: str = "eap",
     top: str = "10%",

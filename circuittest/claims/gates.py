@@ -63,11 +63,18 @@ def competent(
     `groups`: one label per evaluation example; examples of one label are drawn together.
     """
     outcomes = lab.outcomes([(), tuple(universe)], value=value, positions=positions).measure(accuracy)
+    return competence_of(lab, outcomes[0], outcomes[1], groups)
+
+
+def competence_of(
+    lab: Lab, base: np.ndarray, emptied: np.ndarray, groups: Sequence[str] | None = None
+) -> Competence:
+    """The same from accuracies [n] on the evaluation examples: untouched, and with the whole universe ablated."""
     return competence(
-        outcomes[0],
+        base,
         chance=lab.data.chance,
         majority=majority(lab),
-        ablated=outcomes[1],
+        ablated=emptied,
         groups=groups,
         headroom=lab.headroom,
     )

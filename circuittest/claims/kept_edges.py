@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from circuittest.claims.gates import disjoint, majority
-from circuittest.stats import competence
+from circuittest.claims.gates import competence_of, disjoint
 from circuittest.stats.resampling import Floats
 
 if TYPE_CHECKING:
@@ -68,14 +67,7 @@ class KeptEdges:
             return
         table = lab.patched([everything, (), circuit.edges], keep=True, value=ablation)
         accuracy = table.measure(lab.accuracy)
-        gate = competence(
-            accuracy[0],
-            chance=lab.data.chance,
-            majority=majority(lab),
-            ablated=accuracy[1],
-            groups=groups,
-            headroom=lab.headroom,
-        )
+        gate = competence_of(lab, accuracy[0], accuracy[1], groups)
         self.reason = "" if gate.passed else gate.reason
         self.accuracy = {
             name: float(row.mean()) for name, row in zip(("full", "empty", "circuit"), accuracy, strict=True)

@@ -8,21 +8,20 @@ units, and nothing that names one can be compared.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
 from circuittest.circuit import prompt_digest
-from circuittest.claims.gates import controls_leave_headroom, disjoint, majority, usable_circuit
+from circuittest.claims.gates import competence_of, controls_leave_headroom, disjoint, usable_circuit
+from circuittest.claims.locked_rows import CONTROLS, SEED, Rows, measured_rows, outcomes_of
 from circuittest.claims.universe import circuit_universe
 from circuittest.controls import matched_controls
 from circuittest.errors import ControlError, LoadError, SpecError, UsageError
 from circuittest.find.recipe import recipe_of
-from circuittest.lock import ACCURACIES, GRADED, Lock, Locked, Outcomes, scored_digest
-from circuittest.stats import Competence, competence
+from circuittest.lock import Lock, Locked, scored_digest
+from circuittest.stats import Competence
 from circuittest.stats.inference import Op, nothing_needed
 from circuittest.stats.resampling import Floats
 from circuittest.units import Unit
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
 
 Measure = Literal["accuracy", "log_prob", "logit_diff"]
 Side = Literal["both", "worse"]
-#: Control sets whose outcomes a lock keeps, drawn with this seed.
-CONTROLS, SEED = 40, 0
 
 
 class SameWeights:
@@ -65,21 +62,6 @@ class SameWeights:
     def needed(self, op: Op, threshold: float) -> Mapping[str, Any]:
         """Nothing would change it."""
         return nothing_needed()
-
-
-@dataclass(frozen=True)
-class Rows:
-    """One measure with nothing, the universe, and the circuit ablated, and its mean over the control sets; each [n]."""
-
-    nothing: Floats
-    universe: Floats
-    circuit: Floats
-    controls: Floats
-
-    @property
-    def beyond(self) -> Floats:
-        """[n] damage beyond the controls."""
-        return self.controls - self.circuit
 
 
 @dataclass(frozen=True)
@@ -192,13 +174,7 @@ class Pair:
 
     def competence_of(self, rows: Rows) -> Competence:
         """The competence gate on outcomes of these examples."""
-        return competence(
-            rows.nothing,
-            chance=self.lab.data.chance,
-            majority=majority(self.lab),
-            ablated=rows.universe,
-            headroom=self.lab.headroom,
-        )
+        return competence_of(self.lab, rows.nothing, rows.universe)
 
     def choices(self) -> dict[str, Any]:
         """For the record."""
@@ -221,30 +197,6 @@ class Pair:
         return (
             f"permuted: heads of the base are in another order here; the circuit is found at its places{where}",
         )
-
-
-def measured_rows(
-    lab: Lab,
-    universe: Sequence[Unit],
-    circuit: Sequence[Unit],
-    controls: Sequence[Sequence[Unit]],
-    column: str,
-) -> tuple[Floats, Floats]:
-    """[4 × n] rows of `Rows`, and [R × n] of the controls.
-
-    Locks are made and compared by the same calls, so that equal models give equal bits.
-    """
-    ends = lab.outcomes([(), universe]).measure(column)
-    ablated = lab.outcomes([circuit]).measure(column)
-    table = lab.outcomes(controls).measure(column)
-    return np.vstack((ends, ablated, table.mean(0))), table
-
-
-def measured_kept(lab: Lab, universe: Sequence[Unit], circuit: Sequence[Unit]) -> Any:
-    """Outcomes with nothing of the universe kept, and with the circuit alone; the rest as on the counterfactual."""
-    parts, members = lab.layout.expand(universe), lab.layout.expand(circuit)
-    only = tuple(sorted(set(parts) - set(members)))
-    return lab.outcomes([parts, only], value="counterfactual")
 
 
 def moved(lock: Lock, lab: Lab) -> dict[Unit, Unit]:
@@ -327,33 +279,6 @@ def other_metric(lab: Lab, circuit: Circuit) -> str:
     return (
         f"the base's scores are derivatives of {found}, and this lab's would be of {lab.metric}: what changed with the "
         f"metric would pass for drift; use metric={found!r}"
-    )
-
-
-def outcomes_of(lab: Lab, circuit: Circuit, universe: Sequence[Unit], controls: Sequence[Any]) -> Outcomes:
-    """What a lab's model does with nothing, the universe, a circuit and its controls ablated, and with it kept."""
-    columns = lab.outcomes([(), universe]).columns
-    rows = {
-        key: measured_rows(lab, universe, circuit.units, controls, key)
-        for key in (*ACCURACIES, *GRADED)
-        if key in columns
-    }
-    kept, no_kept = {}, ""
-    if lab.layout.expand(circuit.units) == lab.layout.expand(universe):
-        no_kept = "the circuit is the whole universe: keeping it is the model itself"
-    else:
-        try:
-            table = measured_kept(lab, universe, circuit.units)
-            kept = {key: table.measure(key) for key in rows}
-        except UsageError as error:  # examples without a counterfactual of their length
-            no_kept = str(error)
-    return Outcomes(
-        tuple(str(unit) for unit in universe),
-        tuple(tuple(str(unit) for unit in units) for units in controls),
-        {key: np.vstack((rows[key][0][:3], rows[key][1])) for key in ACCURACIES if key in rows},
-        {key: rows[key][0] for key in GRADED if key in rows},
-        kept,
-        no_kept,
     )
 
 

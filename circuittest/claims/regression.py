@@ -13,10 +13,10 @@ from circuittest.circuit import prompt_digest
 from circuittest.claims import labels
 from circuittest.claims.drift import CUTS
 from circuittest.claims.gates import disjoint, majority
+from circuittest.claims.locked_rows import Rows
 from circuittest.claims.necessity import necessity
 from circuittest.claims.pairing import (
     Pair,
-    Rows,
     SameWeights,
     controls_reason,
     other_metric,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from circuittest.claims.alike import Alike
+from circuittest.claims.alike import Alike, Level, Similarity
 from circuittest.claims.driving import by_pairs
 from circuittest.claims.subtasks import Scores, Subtasks, block_codes, listed, signed_scores
 from circuittest.claims.unlike import described_pair, least_alike
@@ -26,8 +26,8 @@ def stability(
     lab: Lab,
     *,
     partition: str | list[str],
-    similarity: Literal["spearman", "pearson", "topk"] = "spearman",
-    level: Literal["edges", "units"] = "edges",
+    similarity: Similarity = "spearman",
+    level: Level = "edges",
     universe: str | list[str] = "all",
     method: str = "eap",
     top: str = "10%",

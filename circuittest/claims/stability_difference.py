@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from circuittest.claims.alike import Alike
+from circuittest.claims.alike import Alike, Level, Similarity
 from circuittest.claims.gates import competent
 from circuittest.claims.stability import described, left_out, used
 from circuittest.claims.subtasks import Scores, Subtasks, compared, signed_scores
@@ -35,8 +35,8 @@ def stability_difference(
     by: str | None = None,
     against: str | None = None,
     corrected: bool = True,
-    similarity: Literal["spearman", "pearson", "topk"] = "spearman",
-    level: Literal["edges", "units"] = "edges",
+    similarity: Similarity = "spearman",
+    level: Level = "edges",
     universe: str | list[str] = "all",
     method: str = "eap",
     top: str = "10%",

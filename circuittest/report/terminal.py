@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from circuittest.digits import decimals
 from circuittest.report.bars import axis, bar
 
 _STYLES = {
@@ -178,15 +179,7 @@ def limit(record: Mapping[str, Any]) -> float | None:
 
 def _number(value: float, near: float | None) -> str:
     """At least two decimals, and as many (six at most) as tell the value from the threshold."""
-    decimals = 2
-    while (
-        near is not None
-        and value != near
-        and decimals < 6
-        and f"{value:.{decimals}f}" == f"{near:.{decimals}f}"
-    ):
-        decimals += 1
-    return f"{value:.{decimals}f}"
+    return f"{value:.{decimals(value, near)}f}"
 
 
 def verdict_text(record: Mapping[str, Any]) -> str:

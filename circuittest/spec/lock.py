@@ -173,7 +173,7 @@ def _estimate(spec: Spec, claim: ClaimSpec, lab: Lab, circuits: Mapping[str, Loc
 
 def _measure(lab: Lab, circuit: Circuit) -> Locked:
     from circuittest.claims.gates import usable_circuit
-    from circuittest.claims.pairing import CONTROLS, SEED, outcomes_of
+    from circuittest.claims.locked_rows import CONTROLS, SEED, outcomes_of
     from circuittest.claims.universe import circuit_universe
     from circuittest.controls import matched_controls
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
+from circuittest.digits import decimals
 from circuittest.errors import CircuittestError
 from circuittest.stats.inference import Op, nothing_needed
 from circuittest.stats.listening import announce_judged
@@ -268,15 +269,8 @@ def number(value: float | None, near: float | None = None) -> str:
         return "undefined"
     if math.isinf(value):
         return "inf" if value > 0 else "-inf"
-    decimals = 2 if abs(value) >= 0.1 or value == 0 else 3
-    while (
-        near is not None
-        and value != near
-        and decimals < 6
-        and f"{value:.{decimals}f}" == f"{near:.{decimals}f}"
-    ):
-        decimals += 1
-    return f"{value:.{decimals}f}"
+    least = 2 if abs(value) >= 0.1 or value == 0 else 3
+    return f"{value:.{decimals(value, near, least)}f}"
 
 
 def _listed(driven: Mapping[str, Any]) -> list[Mapping[str, Any]]:
