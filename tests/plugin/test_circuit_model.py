@@ -1,4 +1,4 @@
-"""`--circuit-model`, `--circuit-device`, `--circuit-dtype` and their ini twins."""
+"""`--circuit-model` and its ini twin."""
 
 from __future__ import annotations
 
@@ -87,18 +87,3 @@ def test_new_stands_in_for_a_missing_model(suite):
 def test_make_lab_obeys(suite):
     suite.test("def test_x(make_lab):\n    assert make_lab('zoo:gqa', 'ioi').model.name == 'new'\n")
     suite.run("--circuit-model=new").assert_outcomes(passed=1)
-
-
-def test_device_and_dtype_come_from_the_command_line_before_the_ini(suite):
-    suite.test("@pytest.mark.circuit(model='a', task='ioi')\ndef test_x(lab): pass\n")
-    suite.run("--circuit-device=cuda:1", "--circuit-dtype=float64").assert_outcomes(passed=1)
-    suite.pytester.makeini("[pytest]\ncircuit_device = mps\ncircuit_dtype = bfloat16\n")
-    suite.run().assert_outcomes(passed=1)
-    suite.run("--circuit-dtype=float16").assert_outcomes(passed=1)
-    assert suite.loads == ["a cuda:1 float64", "a mps bfloat16", "a mps float16"]
-
-
-def test_an_unknown_dtype_is_a_usage_error(suite):
-    result = suite.run("--circuit-dtype=float8")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    assert "use one of float32, float64" in result.stderr.str()
