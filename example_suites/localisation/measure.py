@@ -1,7 +1,7 @@
 """Top effects and units to 80 % of the damage, as tables and one page with figures.
 
     python -m example_suites.localisation.measure pair --out build/localisation
-    python -m example_suites.localisation.measure smollm2 --out build/localisation [--tasks induction ioi]
+    python -m example_suites.localisation.measure smollm2 --out build/localisation [--tasks induction ioi] [--few 10]
 
 ``pair`` compares zoo:gqa with zoo:gqa-mha, which have the same data, recipe and sizes and differ in the number of KV
 heads alone, on the paper's three tasks: per query head, and per four query heads (a KV group of the one, four
@@ -34,7 +34,7 @@ TASKS = ("ioi", "induction", "facts")
 EXAMPLES = 100
 #: Of a real model: examples that order heads (the paper's number); twice as many judge.
 FEW = 20
-SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
+SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128)
 LEVEL = 0.8
 RESAMPLES = 2000
 #: Of a real model: its tasks, and the role whose heads are framed in the task's figure.
@@ -116,7 +116,7 @@ def _drawn(grown: Any, weights: np.ndarray) -> tuple[float, int]:
     return float(shares[0]), grown.sizes[len(shares) - 1 if place is None else place]
 
 
-def real(name: str, found: dict[str, Any], tasks: Sequence[str]) -> Iterator[dict[str, Any]]:
+def real(name: str, found: dict[str, Any], tasks: Sequence[str], few: int = FEW) -> Iterator[dict[str, Any]]:
     """Single heads and KV groups of a real model on some tasks; the first of the order against controls."""
     from circuittest.models import load_model
 
@@ -124,13 +124,14 @@ def real(name: str, found: dict[str, Any], tasks: Sequence[str]) -> Iterator[dic
     for task in tasks:
         if task in found:
             continue
-        lab = Lab(model, task, prefix=_PREFIXES[name], discover=FEW, evaluate=2 * FEW)
+        lab = Lab(model, task, prefix=_PREFIXES[name], discover=few, evaluate=2 * few)
         scores = {kind: table.means() for kind, table in lab.roles(ROLES, split="discover").items()}
         rows: dict[str, Any] = {
+            "examples": [few, 2 * few],
             "roles": {
                 kind: {str(head): mean for head, mean in means.items() if mean >= LEAST}
                 for kind, means in scores.items()
-            }
+            },
         }
         for per in ("head", "kv"):
             scan = lab.scan(per)  # type: ignore[arg-type]
@@ -277,6 +278,7 @@ def main() -> None:
     )
     parser.add_argument("what", nargs="+", choices=("pair", "smollm2", "gemma3"))
     parser.add_argument("--out", type=Path, required=True, metavar="DIR")
+    parser.add_argument("--few", type=int, default=FEW, help="examples that order a real model's heads")
     parser.add_argument(
         "--tasks", nargs="+", choices=list(FRAMED), default=list(FRAMED), help="of real models"
     )
@@ -286,7 +288,8 @@ def main() -> None:
     for what in arguments.what:
         file = arguments.out / f"{what}.json"
         found = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-        for so_far in pair(found) if what == "pair" else real(what, found, arguments.tasks):
+        steps = pair(found) if what == "pair" else real(what, found, arguments.tasks, arguments.few)
+        for so_far in steps:
             file.write_text(json.dumps(so_far, indent=1) + "\n", encoding="utf-8")
         results[what] = found
     if "pair" in results:
