@@ -83,7 +83,9 @@ class Pair:
 
     @property
     def same(self) -> bool:
-        """Is the model its base, but perhaps for the order of its heads?"""
+        """Is the model its base, but perhaps for the order of its heads? One with hooks in it is measured."""
+        if altered(self.lab):
+            return False
         return self.lock.model["fingerprint"] == self.lab.fingerprint or bool(self.moved)
 
     @cached_property
@@ -197,6 +199,16 @@ class Pair:
         return (
             f"permuted: heads of the base are in another order here; the circuit is found at its places{where}",
         )
+
+
+def altered(lab: Lab) -> bool:
+    """Does the model compute something else than its weights say, as where somebody put hooks into it?"""
+    module = vars(lab.model).get("module")
+    if module is None:
+        return False
+    from circuittest.models import hooks
+
+    return hooks.altered(module)
 
 
 def moved(lock: Lock, lab: Lab) -> dict[Unit, Unit]:

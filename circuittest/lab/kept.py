@@ -74,6 +74,7 @@ def identity_of(model: LoadedModel) -> str | None:
 
     Raises UsageError where the weights changed since they were hashed.
     """
+    from circuittest.models.hooks import altered
     from circuittest.models.lazy import identity_now
 
     identity: str | None = getattr(model, "identity", None)
@@ -84,17 +85,6 @@ def identity_of(model: LoadedModel) -> str | None:
     if identity is None:
         return None
     return None if altered(module) else identity_now(model)
-
-
-def altered(module: Any) -> bool:
-    """Does a module, or a part of it, compute something else than its class and weights say?"""
-    return any(
-        part._forward_hooks
-        or part._forward_pre_hooks
-        or "forward" in vars(part)
-        or part._compiled_call_impl is not None
-        for part in module.modules()
-    )
 
 
 def checked(store: Store | None, model: LoadedModel) -> None:

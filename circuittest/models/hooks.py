@@ -102,6 +102,17 @@ def count(module: nn.Module) -> int:
     return sum(len(getattr(part, kind)) for part in module.modules() for kind in kinds)
 
 
+def altered(module: nn.Module) -> bool:
+    """Does a module, or a part of it, compute something else than its class and weights say?"""
+    return any(
+        part._forward_hooks
+        or part._forward_pre_hooks
+        or ("forward" in vars(part) and "_hf_hook" not in vars(part))  # accelerate's moves tensors, no more
+        or part._compiled_call_impl is not None
+        for part in module.modules()
+    )
+
+
 def version(tensor: Tensor) -> int:
     """How often a tensor was written into; 0 for inference tensors, which do not count."""
     return 0 if tensor.is_inference() else tensor._version

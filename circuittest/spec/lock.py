@@ -29,10 +29,18 @@ def make_lock(spec: Spec, lab: Lab, measured: Mapping[str, Any] | None = None) -
         The base model on the spec's task.
     measured:
         Estimates by claim id that are there already.
+
+    Raises UsageError for a model into which somebody put hooks.
     """
-    from circuittest.claims.pairing import weights_of_lab
+    from circuittest.claims.pairing import altered, weights_of_lab
     from circuittest.report.records import environment, plain
 
+    if altered(lab):
+        raise UsageError(
+            f"no lock is made of {lab.model.name}",
+            "somebody put hooks into it or patched a part, so that it computes something else than its weights say",
+            "a lock knows its base by the weights: save the model as what it computes, or take the hooks out",
+        )
     circuits: dict[str, Locked] = {}
     if spec.circuit is not None:
         source = spec.circuit

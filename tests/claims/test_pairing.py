@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from circuittest.circuit import Circuit, prompt_digest
 from circuittest.claims import pairing
@@ -103,6 +104,28 @@ def test_heads_in_another_order_are_the_base_at_other_places(
     # other claims judge the locked circuit where it is now
     assert found["necessity"].estimate.circuit.units == moved
     assert found["necessity"].outcome == "supported"
+
+
+def test_the_base_s_weights_into_which_somebody_put_hooks_are_measured(spec: Any) -> None:
+    lab = lab_of(base=0.2, fingerprint="b")
+    lab.model.module = torch.nn.Sequential(torch.nn.Linear(1, 1))
+    assert (
+        judged(spec, lab)["drift.behaviour"].outcome == "supported"
+    )  # of equal weights: nothing is measured
+    lab.model.module[0].register_forward_hook(lambda *_: None)
+    found = judged(spec, lab)
+    assert found["drift.behaviour"].outcome == "refuted"
+    assert found["regression"].estimate.label == "broken"
+
+
+def test_no_lock_is_made_of_a_model_into_which_somebody_put_hooks(tmp_path: Path) -> None:
+    path = tmp_path / "x.circuit.yaml"
+    path.write_text(SPEC)
+    lab = lab_of()
+    lab.model.module = torch.nn.Linear(1, 1)
+    lab.model.module.register_forward_hook(lambda *_: None)
+    with pytest.raises(UsageError, match="computes something else than its weights say"):
+        make_lock(load_spec(path, locked=False), lab)
 
 
 def test_another_training_run_is_not_compared_by_position(spec: Any, monkeypatch: pytest.MonkeyPatch) -> None:
