@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from circuittest.claims.clusters import Cluster, cluster_labels, clustered, few_clusters, said
 from circuittest.claims.gates import at_floor, competent, disjoint, usable_circuit
 from circuittest.claims.universe import circuit_universe
 from circuittest.controls import strata
@@ -29,6 +30,7 @@ def adversarial_controls(
     ablation: Literal["zero", "counterfactual"] = "zero",
     positions: Literal["all", "not-first", "answer"] = "all",
     width: int = 8,
+    cluster: Cluster = "none",
     seed: int = 0,
 ) -> Estimate:
     """What the circuit's ablation costs beyond that of the most harmful matched set that a search finds.
@@ -48,6 +50,8 @@ def adversarial_controls(
         m: accuracy as the task counts it, the answer's log-probability, or the logit difference.
     width:
         How many units of each kind are tried at every step of the search.
+    cluster:
+        Which examples are drawn together (`circuittest.claims.clusters`).
     seed:
         Of the resampling.
 
@@ -68,6 +72,7 @@ def adversarial_controls(
         "positions": positions,
         "width": width,
         "search": "greedy on discover",
+        **said(cluster),
         "seed": seed,
     }
 
@@ -87,7 +92,8 @@ def adversarial_controls(
         pools = strata(circuit.units, units, lab.layout, match)
     except ControlError as error:
         return invalid(str(error))
-    gate = competent(lab, units, lab.accuracy, value=ablation, positions=positions)
+    groups = cluster_labels(lab.data.evaluate, cluster)
+    gate = competent(lab, units, lab.accuracy, value=ablation, positions=positions, groups=groups)
     if not gate.passed:
         return invalid(gate.reason)
 
@@ -113,7 +119,8 @@ def adversarial_controls(
     }
     floors = [False, False]
     if metric == "accuracy":
-        floors = [at_floor(row, emptied, lab.data.chance, measure) for row in (own, steps[-1])]
+        floors = [at_floor(row, emptied, lab.data.chance, measure, groups) for row in (own, steps[-1])]
+    details |= clustered(groups, cluster)
     details["at_floor"] = {"circuit": floors[0], "found": floors[1]}
     if all(floors):
         return invalid(
@@ -129,13 +136,13 @@ def adversarial_controls(
         "adversarial_controls",
         circuit,
         inference=MeanInference(
-            steps[-1] - own, bounds=(-1.0, 1.0) if metric == "accuracy" else None, seed=seed
+            steps[-1] - own, groups, bounds=(-1.0, 1.0) if metric == "accuracy" else None, seed=seed
         ),
         n_controls=1,
         choices=choices,
         details=details,
         censored="lower" if floors[0] else "upper" if floors[1] else None,
-        hints=(hint,),
+        hints=(hint, *few_clusters(groups, cluster)),
     )
 
 

@@ -56,6 +56,8 @@ class Damage:
         The control sets.
     seed, draws:
         Of the resampling.
+    groups:
+        Labels of examples that are drawn together, or None.
     """
 
     measure: str
@@ -66,6 +68,7 @@ class Damage:
     drawn: Controls
     seed: int
     draws: int = DRAWS
+    groups: Sequence[str] | None = None
 
     @property
     def graded(self) -> bool:
@@ -84,7 +87,7 @@ class Damage:
     @cached_property
     def reach(self) -> Range:
         """m(∅) - m(floor), with the interval that guards ratios."""
-        return reach(self.base, self.emptied, self.measure, self.seed)
+        return reach(self.base, self.emptied, self.measure, self.seed, self.groups)
 
     @cached_property
     def beyond(self) -> TwoWayInference:
@@ -107,8 +110,10 @@ class Damage:
         """Own damage, as a share of the reach or in points of accuracy. The reach must be positive."""
         lost = self.base - self.ablated
         if self.graded:
-            return RatioInference(lost, self.base - self.emptied, seed=self.seed, draws=self.draws)
-        return MeanInference(lost, bounds=(-1.0, 1.0), seed=self.seed, draws=self.draws)
+            return RatioInference(
+                lost, self.base - self.emptied, self.groups, seed=self.seed, draws=self.draws
+            )
+        return MeanInference(lost, self.groups, bounds=(-1.0, 1.0), seed=self.seed, draws=self.draws)
 
     def rank(self, harmful_is: str = "low") -> RankP:
         """Where the set stands among its controls; "low": a low outcome is the one looked for."""
@@ -119,6 +124,7 @@ class Damage:
         return {
             "population": self.drawn.population,
             "enumerated": self.drawn.enumerated,
+            "groups": self.groups,
             "seed": self.seed,
             "draws": self.draws,
         }
@@ -192,8 +198,10 @@ class Ablations:
         ablation: str,
         positions: str = "all",
         removed: Sequence[Unit] = (),
+        groups: Sequence[str] | None = None,
         seed: int = 0,
     ) -> None:
+        self._groups = groups
         self._lab, self._removed, self._seed = lab, tuple(removed), seed
         self.measures = tuple(measures)
         self._how: dict[str, Any] = {"value": ablation, "positions": positions}
@@ -206,7 +214,7 @@ class Ablations:
         found = []
         for measure in self.measures:
             base, emptied = self._ends.measure(measure)
-            found.append(reach(base, emptied, measure, self._seed))
+            found.append(reach(base, emptied, measure, self._seed, self._groups))
         return found
 
     def of_controls(self, sets: Sequence[tuple[Unit, ...]]) -> tuple[Floats, ...]:
@@ -221,7 +229,9 @@ class Ablations:
         for measure, controls in zip(self.measures, tables, strict=True):
             base, emptied = self._ends.measure(measure)
             ablated = self._ablated.measure(measure)[0]
-            found.append(Damage(measure, base, ablated, emptied, controls, drawn, self._seed))
+            found.append(
+                Damage(measure, base, ablated, emptied, controls, drawn, self._seed, groups=self._groups)
+            )
         return found
 
 

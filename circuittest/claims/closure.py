@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from circuittest.claims import labels
 from circuittest.claims.beyond import Ablations, Damage, draw_controls, drawn_details, ends, exchangeable_p
+from circuittest.claims.clusters import Cluster, cluster_labels, clustered, few_clusters, said
 from circuittest.claims.driving import by_examples, control_text
 from circuittest.claims.gates import competent, disjoint, usable_circuit
 from circuittest.claims.kept import Ablation
@@ -47,6 +48,7 @@ def closure(
     complement: list[str] | None = None,
     universe: str | None = None,
     accuracy: Literal["argmax", "candidates"] | None = None,
+    cluster: Cluster = "none",
     seed: int = 0,
     decide: float | None = None,
     confidence: float = 0.95,
@@ -85,6 +87,8 @@ def closure(
         Units of the same role. They are left out of the controls.
     accuracy:
         "argmax" or "candidates"; by default the task's.
+    cluster:
+        Which examples of the task are drawn together (`circuittest.claims.clusters`); pieces of a text are not.
     decide, confidence:
         The threshold of the number, as for `necessity`. A name is judged on all controls: ranks of a few establish
         nothing, nor do a few rule out, at the share of the error probability that an early look may spend, that one set
@@ -107,6 +111,7 @@ def closure(
         **({"text": Path(text).name} if text else {}),
         "tolerance": tolerance,
         "complement": list(complement or ()),
+        **said(cluster),
         "seed": seed,
     }
 
@@ -147,18 +152,21 @@ def closure(
     if isinstance(found, str):
         return invalid(found)
     drawn, share = found
-    gate = competent(lab, units, measure, value=ablation, positions=positions)
+    groups = cluster_labels(lab.data.evaluate, cluster)
+    gate = competent(lab, units, measure, value=ablation, positions=positions, groups=groups)
     if not gate.passed:
         return invalid(gate.reason)
 
     measures = (*GRADED, measure)
     how: dict[str, Any] = {"ablation": ablation, "positions": positions, "seed": seed}
-    conditions = [Ablations(lab, circuit.units, units, measures, **how)]
+    conditions = [Ablations(lab, circuit.units, units, measures, groups=groups, **how)]
     usable = not any(span.reason for span in conditions[0].reaches())
     if not usable:  # invalid, whatever the controls
         decide = None
     if backup and usable:
-        conditions.append(Ablations(lab, circuit.units, units, measures, removed=backup, **how))
+        conditions.append(
+            Ablations(lab, circuit.units, units, measures, removed=backup, groups=groups, **how)
+        )
     if text is not None and usable:
         elsewhere = lab.on_text(text)
         conditions.append(Ablations(elsewhere, circuit.units, units, ["log_prob"], **how))
@@ -201,6 +209,7 @@ def closure(
         "acc_base": gate.accuracy,
         **{name: part.details() for name, part in alone.items()},
         "share": share,
+        **clustered(groups, cluster),
         **drawn_details(drawn),
         **looked.details,
     }
@@ -241,7 +250,7 @@ def closure(
         choices=choices,
         details=details,
         labels=judge(alone, jointly, drawn, planned=looked.planned),
-        hints=(*_hints(drawn, match), *looked.hints),
+        hints=(*_hints(drawn, match), *few_clusters(groups, cluster), *looked.hints),
     )
 
 

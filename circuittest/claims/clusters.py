@@ -47,6 +47,11 @@ def cluster_labels(items: Sequence[Item], cluster: Cluster) -> list[str] | None:
     return labels
 
 
+def said(cluster: Cluster) -> dict[str, Any]:
+    """The choice for a record that has it only where examples are drawn together."""
+    return {} if cluster == "none" else {"cluster": cluster}
+
+
 def clustered(labels: Sequence[str] | None, cluster: Cluster) -> dict[str, Any]:
     """What the record says of clusters; nothing without."""
     return {} if labels is None else {"clusters": {"by": cluster, "count": len(set(labels))}}

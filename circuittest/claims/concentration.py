@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from circuittest.claims.beyond import ends
+from circuittest.claims.clusters import Cluster, cluster_labels, clustered, few_clusters, said
 from circuittest.claims.gates import competent
 from circuittest.claims.kept import reach
 from circuittest.find.scan import Damage, Measure, Member, Scan, damage as damage_of, greedy, members_of, scan
@@ -36,6 +37,7 @@ def concentration(
     metric: Literal["log_prob", "logit_diff"] | None = None,
     ablation: Literal["zero", "counterfactual"] = "zero",
     controls: int = 0,
+    cluster: Cluster = "none",
     seed: int = 0,
 ) -> Estimate:
     """How few members must be ablated, in order of their importance, to do most of the damage there is to do.
@@ -73,6 +75,8 @@ def concentration(
         Random orders of the members, for ``details["random_orders"]``: damage after each number of members, the area
         under each curve, and how often it is as large as that of the order found. 0 for none; each costs as many
         ablations as the curve has sizes.
+    cluster:
+        Which evaluation examples are drawn together (`circuittest.claims.clusters`).
 
     Invalid when the model is not competent, when the interval of m(∅) - m(all heads ablated) does not lie above zero,
     when `size` does not divide the heads of a layer, and when there are no discovery examples.
@@ -90,6 +94,7 @@ def concentration(
         "seed": seed,
         **({"size": size} if per == "group" else {}),
         **({"controls": controls} if controls else {}),
+        **said(cluster),
         **({"attributed": lab.metric} if order == "attribution" else {}),
     }
 
@@ -110,7 +115,8 @@ def concentration(
             "there are no discovery examples, and the order must not come from those that judge it"
         )
     everything = lab.layout.universe("heads")
-    gate = competent(lab, everything, lab.accuracy, value=ablation)
+    groups = cluster_labels(lab.data.evaluate, cluster)
+    gate = competent(lab, everything, lab.accuracy, value=ablation, groups=groups)
     if not gate.passed:
         return invalid(gate.reason)
     members = members_of(lab.layout, per, size)
@@ -122,7 +128,7 @@ def concentration(
         everything,
     )
     sizes, lost, whole = found.sizes, found.lost, found.reach
-    span = reach(found.base, found.emptied, measure, seed)
+    span = reach(found.base, found.emptied, measure, seed, groups)
     details: dict[str, Any] = {
         "acc_base": gate.accuracy,
         "members": len(members),
@@ -131,16 +137,17 @@ def concentration(
         },
         "order": [members[i].name for i in ordered],
         **span.details(),
+        **clustered(groups, cluster),
     }
     if span.reason:
         return invalid(span.reason, details)
     unit = 1 / len(members) if scale == "share" else 1.0
-    crossing = CrossingInference(lost, whole, sizes, level=damage, unit=unit, seed=seed)
+    crossing = CrossingInference(lost, whole, sizes, level=damage, unit=unit, groups=groups, seed=seed)
     spread = np.array([*np.diff((0, *sizes)), 0.0])
     weights = (spread[:-1] + spread[1:]) / 2  # trapezia between measured sizes; D(0) = 0
-    area = RatioInference(weights @ lost / len(members), whole, seed=seed)
-    top = RatioInference(lost[0], whole, seed=seed)
-    raw = MeanInference(lost[0], bounds=None, seed=seed)
+    area = RatioInference(weights @ lost / len(members), whole, groups, seed=seed)
+    top = RatioInference(lost[0], whole, groups, seed=seed)
+    raw = MeanInference(lost[0], groups, bounds=None, seed=seed)
     details |= {
         "damage": {str(k): value for k, value in zip(sizes, crossing.curve, strict=True)},
         "units_to": {"number": crossing.value / unit, "share": crossing.value / unit / len(members)},
@@ -169,7 +176,12 @@ def concentration(
         "top": top if scale == "share" else raw,
     }
     return lab.estimate(
-        "concentration", None, inference=inferences[statistic], choices=choices, details=details
+        "concentration",
+        None,
+        inference=inferences[statistic],
+        choices=choices,
+        details=details,
+        hints=few_clusters(groups, cluster),
     )
 
 

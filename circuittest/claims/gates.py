@@ -100,12 +100,18 @@ def controls_leave_headroom(gate: Competence, mean_controls: float, size: int) -
     )
 
 
-def at_floor(ablated: np.ndarray, emptied: np.ndarray, chance: float, accuracy: str) -> bool:
+def at_floor(
+    ablated: np.ndarray,
+    emptied: np.ndarray,
+    chance: float,
+    accuracy: str,
+    groups: Sequence[str] | None = None,
+) -> bool:
     """Is the accuracy under an ablation indistinguishable from the lowest that ablation reaches?
 
     The argmax over a vocabulary can fall to the accuracy with the whole universe ablated (`emptied`); a choice between
-    candidates cannot be expected to fall below chance.
+    candidates cannot be expected to fall below chance. `groups`: examples of one label are drawn together.
     """
     if accuracy == "candidates" and chance >= float(emptied.mean()):
         return float(ablated.mean()) <= chance
-    return PairedDifferenceInference(ablated, emptied).interval(0.95)[0] <= 0
+    return PairedDifferenceInference(ablated, emptied, groups).interval(0.95)[0] <= 0

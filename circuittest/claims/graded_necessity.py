@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from circuittest.claims.beyond import Ablations, Damage, draw_controls, drawn_details, ends, exchangeable_p
+from circuittest.claims.clusters import Cluster, cluster_labels, clustered, few_clusters, said
 from circuittest.claims.gates import CONTROL_HEADROOM, competent, disjoint, usable_circuit
 from circuittest.claims.kept import Ablation, Range
 from circuittest.claims.looks import Tables, measure_controls, planned
@@ -30,6 +31,7 @@ def graded_necessity(
     ablation: Ablation = "zero",
     positions: Literal["all", "not-first", "answer"] = "all",
     universe: str | None = None,
+    cluster: Cluster = "none",
     seed: int = 0,
     decide: float | None = None,
     confidence: float = 0.95,
@@ -47,7 +49,7 @@ def graded_necessity(
         "log_prob" or "logit_diff"; by default the task's metric, or "log_prob" where that is neither.
     normalise:
         Divide by m(∅) - m(floor).
-    controls, match, ablation, positions, universe, seed, decide, confidence:
+    controls, match, ablation, positions, universe, cluster, seed, decide, confidence:
         As for `necessity`, ``details["rank_p_adjusted"]`` included.
 
     Invalid when the circuit is empty or was chosen on evaluation examples, when the model is not competent, when no
@@ -64,6 +66,7 @@ def graded_necessity(
         "universe": name,
         "metric": measure,
         "normalise": normalise,
+        **said(cluster),
         "seed": seed,
     }
 
@@ -79,11 +82,12 @@ def graded_necessity(
     if isinstance(found, str):
         return invalid(found)
     drawn, held = found
-    gate = competent(lab, units, lab.accuracy, value=ablation, positions=positions)
+    groups = cluster_labels(lab.data.evaluate, cluster)
+    gate = competent(lab, units, lab.accuracy, value=ablation, positions=positions, groups=groups)
     if not gate.passed:
         return invalid(gate.reason)
     ablations = Ablations(
-        lab, circuit.units, units, [measure], ablation=ablation, positions=positions, seed=seed
+        lab, circuit.units, units, [measure], ablation=ablation, positions=positions, groups=groups, seed=seed
     )
 
     def damage_of(tables: Tables, sets: Controls) -> Damage:
@@ -125,6 +129,7 @@ def graded_necessity(
         "rank_p_resolution": rank.resolution,
         "rank_p_adjusted": min(1.0, exchangeable_p(rank.p, held) / looked.share),
         **drawn_details(drawn),
+        **clustered(groups, cluster),
         **looked.details,
     }
     if reach.reason:
@@ -146,7 +151,7 @@ def graded_necessity(
         n_controls=len(drawn.sets),
         choices=choices,
         details=details,
-        hints=looked.hints,
+        hints=(*few_clusters(groups, cluster), *looked.hints),
     )
 
 

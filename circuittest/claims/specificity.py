@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from circuittest.claims.clusters import Cluster, cluster_labels, clustered, few_clusters, said
 from circuittest.claims.driving import by_examples, log_prob_lost
 from circuittest.claims.gates import at_floor, competent, disjoint, usable_circuit
 from circuittest.claims.ranges import CountOrNone
@@ -28,6 +29,7 @@ def specificity(
     against: list[str],
     controls: CountOrNone = 0,
     accuracy: Literal["argmax", "candidates"] | None = None,
+    cluster: Cluster = "none",
     seed: int = 0,
 ) -> Estimate:
     """Accuracy that the own circuit costs its task beyond what the circuits of other tasks cost it.
@@ -45,6 +47,8 @@ def specificity(
         ``details["adjusted"]``; 0 leaves it out. Circuits of unequal size make the plain contrast hard to read.
     accuracy:
         "argmax" or "candidates"; by default the task's.
+    cluster:
+        Which examples are drawn together (`circuittest.claims.clusters`).
 
     Invalid when a circuit is empty, when the model is not competent at a task, and when own and foreign ablation both
     leave nothing to lose (saturation: then "not specific" cannot be told from "all destroyed").
@@ -56,6 +60,7 @@ def specificity(
         "against": list(against),
         "controls": controls,
         "accuracy": measure,
+        **said(cluster),
         "seed": seed,
     }
 
@@ -73,7 +78,8 @@ def specificity(
         )
     choices |= recipe
     units = lab.layout.universe(recipe["universe"])
-    gate = competent(lab, units, measure)
+    groups = cluster_labels(lab.data.evaluate, cluster)
+    gate = competent(lab, units, measure, groups=groups)
     if not gate.passed:
         return invalid(gate.reason)
     donors: dict[str, Circuit] = {}
@@ -82,7 +88,8 @@ def specificity(
         donors[task] = other.shared(**recipe)
         if reason := usable_circuit(donors[task]):
             return invalid(f"donor {task}: {reason}")
-        donor_gate = competent(other, units, other.accuracy)
+        judged = cluster_labels(other.data.evaluate, cluster)
+        donor_gate = competent(other, units, other.accuracy, groups=judged)
         if not donor_gate.passed:
             return invalid(f"donor {task}: {donor_gate.reason}")
 
@@ -98,10 +105,11 @@ def specificity(
         "drops": {"own": float(base.mean() - own.mean()), "others": drops},
         "circuits": {task: [str(u) for u in donor.units] for task, donor in donors.items()},
         "overlap": {task: overlap(circuit, donor, len(units)) for task, donor in donors.items()},
+        **clustered(groups, cluster),
     }
     ground = max(lab.data.chance, float(emptied.mean())) if measure == "candidates" else float(emptied.mean())
-    own_at_floor = at_floor(own, emptied, lab.data.chance, measure)
-    others_at_floor = all(at_floor(row, emptied, lab.data.chance, measure) for row in others)
+    own_at_floor = at_floor(own, emptied, lab.data.chance, measure, groups)
+    others_at_floor = all(at_floor(row, emptied, lab.data.chance, measure, groups) for row in others)
     details["saturated"] = {"own": own_at_floor, "others": others_at_floor}
     if own_at_floor and others_at_floor:
         return invalid(
@@ -115,7 +123,7 @@ def specificity(
         except ControlError as error:
             details["adjusted"], details["adjusted_undefined"] = None, str(error)
     pulls = others.mean(0) - own
-    inference = MeanInference(pulls, bounds=(-1.0, 1.0), seed=seed)
+    inference = MeanInference(pulls, groups, bounds=(-1.0, 1.0), seed=seed)
     driving = by_examples(
         lab,
         pulls,
@@ -131,6 +139,7 @@ def specificity(
         choices=choices,
         details=details,
         censored="lower" if own_at_floor else "upper" if others_at_floor else None,
+        hints=few_clusters(groups, cluster),
     )
 
 

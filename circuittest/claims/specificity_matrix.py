@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from circuittest.claims.beyond import ends
+from circuittest.claims.clusters import Cluster, cluster_labels, few_clusters, said
 from circuittest.claims.gates import at_floor, competent, usable_circuit
 from circuittest.claims.ranges import CountOrNone
 from circuittest.claims.specificity import adjusted, overlap
@@ -37,6 +38,8 @@ class Row:
         [tasks × n] with the circuit of each task ablated, in the order of the tasks.
     own:
         Position of the task itself.
+    groups:
+        Labels of examples that are drawn together, or None.
     """
 
     base: Floats
@@ -45,6 +48,7 @@ class Row:
     own: int
     chance: float
     measure: str
+    groups: list[str] | None = None
 
     @property
     def contrast(self) -> Floats:
@@ -55,7 +59,7 @@ class Row:
     @property
     def at_floor(self) -> tuple[bool, bool]:
         """Does the own circuit leave nothing to lose, and do all the others?"""
-        floors = [at_floor(row, self.emptied, self.chance, self.measure) for row in self.ablated]
+        floors = [at_floor(row, self.emptied, self.chance, self.measure, self.groups) for row in self.ablated]
         own = floors.pop(self.own)
         return own, all(floors)
 
@@ -72,6 +76,7 @@ def specificity_matrix(
     method: str = "eap",
     controls: CountOrNone = 0,
     accuracy: Literal["argmax", "candidates"] | None = None,
+    cluster: Cluster = "none",
     seed: int = 0,
 ) -> Estimate:
     """Accuracy that own circuits cost their tasks beyond what the circuits of the other tasks cost them.
@@ -98,6 +103,8 @@ def specificity_matrix(
         them out.
     accuracy:
         "argmax" or "candidates"; by default each task's.
+    cluster:
+        Which examples of a task are drawn together (`circuittest.claims.clusters`).
 
     Invalid when a circuit is empty, when the model is not competent at a task, and when own and foreign ablation both
     leave a task nothing to lose (saturation).
@@ -110,6 +117,7 @@ def specificity_matrix(
         "over": over,
         "controls": controls,
         "accuracy": accuracy or "each task's",
+        **said(cluster),
         "seed": seed,
         **recipe,
     }
@@ -124,11 +132,13 @@ def specificity_matrix(
     units = lab.layout.universe(universe)
     labs = {task: lab if task == lab.data.task else lab.on(task) for task in tasks}
     circuits: dict[str, Circuit] = {}
+    groups: dict[str, list[str] | None] = {}
     for task, one in labs.items():
         circuits[task] = one.shared(**recipe)
         if reason := usable_circuit(circuits[task]):
             return invalid(f"{task}: {reason}")
-        gate = competent(one, units, accuracy or one.accuracy)
+        groups[task] = cluster_labels(one.data.evaluate, cluster)
+        gate = competent(one, units, accuracy or one.accuracy, groups=groups[task])
         if not gate.passed:
             return invalid(f"{task}: {gate.reason}")
 
@@ -138,9 +148,10 @@ def specificity_matrix(
         measure = accuracy or one.accuracy
         base, emptied = one.outcomes([(), units]).measure(measure)
         ablated = one.outcomes(sets).measure(measure)
-        rows[task] = Row(base, emptied, ablated, position, one.data.chance, measure)
+        rows[task] = Row(base, emptied, ablated, position, one.data.chance, measure, groups[task])
     contrasts = {
-        task: MeanInference(row.contrast, bounds=(-1.0, 1.0), seed=seed) for task, row in rows.items()
+        task: MeanInference(row.contrast, row.groups, bounds=(-1.0, 1.0), seed=seed)
+        for task, row in rows.items()
     }
     floors = {task: row.at_floor for task, row in rows.items()}
     details: dict[str, Any] = {
@@ -153,6 +164,7 @@ def specificity_matrix(
             a: {b: overlap(circuits[a], circuits[b], len(units)) for b in tasks if b != a} for a in tasks
         },
         "n": {task: int(row.base.size) for task, row in rows.items()},
+        **_clusters(groups, cluster),
     }
     if saturated := [task for task, (own, others) in floors.items() if own and others]:
         return invalid(
@@ -174,7 +186,9 @@ def specificity_matrix(
     inference = (
         LeastInference(list(contrasts.values()))
         if over == "every"
-        else StratifiedMeanInference([row.contrast for row in rows.values()], bounds=(-1.0, 1.0), seed=seed)
+        else StratifiedMeanInference(
+            [row.contrast for row in rows.values()], list(groups.values()), bounds=(-1.0, 1.0), seed=seed
+        )
     )
     return lab.estimate(
         "specificity_matrix",
@@ -184,14 +198,29 @@ def specificity_matrix(
         choices=choices,
         details=details,
         censored="lower" if below else "upper" if above else None,
+        hints=tuple(
+            f"{task}: {hint}" for task, labels in groups.items() for hint in few_clusters(labels, cluster)
+        ),
     )
+
+
+def _clusters(groups: dict[str, list[str] | None], cluster: Cluster) -> dict[str, Any]:
+    """What the record says of clusters, task by task; nothing without."""
+    if cluster == "none":
+        return {}
+    return {
+        "clusters": {
+            "by": cluster,
+            "count": {task: len(set(labels or ())) for task, labels in groups.items()},
+        }
+    }
 
 
 def _drops(row: Row, tasks: list[str], seed: int) -> dict[str, Any]:
     """Δ_A^B for every B, with paired intervals."""
     found = {}
     for task, ablated in zip(tasks, row.ablated, strict=True):
-        inference = PairedDifferenceInference(row.base, ablated, seed=seed, draws=CELL_DRAWS)
+        inference = PairedDifferenceInference(row.base, ablated, row.groups, seed=seed, draws=CELL_DRAWS)
         found[task] = {"value": inference.value, "interval": ends(inference)}
     return found
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from circuittest.claims.clusters import Cluster, cluster_labels
 from circuittest.claims.gates import competent, usable_circuit
 from circuittest.claims.kept import Ablation
 from circuittest.claims.ranges import Count
@@ -38,6 +39,7 @@ def transfer(
     match: Literal["kind", "layer"] | None = None,
     ablation: Ablation | None = None,
     metric: Literal["log_prob", "logit_diff"] | None = None,
+    cluster: Cluster = "none",
     seed: int = 0,
     decide: float | None = None,
     confidence: float = 0.95,
@@ -59,7 +61,7 @@ def transfer(
         Another task.
     where:
         A predicate on features, such as ``template == 0``.
-    function, controls, match, ablation, metric, seed:
+    function, controls, match, ablation, metric, cluster, seed:
         Which claim, and its options; those left out are the claim's own.
     decide, confidence:
         As for `necessity`, where the claim has controls to stop at; ``own`` then has all of them.
@@ -70,7 +72,14 @@ def transfer(
     from circuittest.claims import claim_kind
 
     kind = claim_kind(function)
-    given = {"controls": controls, "match": match, "ablation": ablation, "metric": metric, "seed": seed}
+    given: dict[str, Any] = {
+        "controls": controls,
+        "match": match,
+        "ablation": ablation,
+        "metric": metric,
+        "cluster": None if cluster == "none" else cluster,
+        "seed": seed,
+    }
     options = {key: value for key, value in given.items() if value is not None and key in kind.options}
     if unused := sorted(key for key, value in given.items() if value is not None and key not in kind.options):
         raise UsageError(f"transfer of {function} has no option {unused[0]!r}", "", "leave it out")
@@ -96,7 +105,9 @@ def transfer(
         )
     gate = None
     if source is not None:
-        gate = competent(source, source.layout.universe(circuit_universe(circuit)), source.accuracy)
+        judged = cluster_labels(source.data.evaluate, cluster)
+        universe = source.layout.universe(circuit_universe(circuit))
+        gate = competent(source, universe, source.accuracy, groups=judged)
         if not gate.passed:
             return invalid(f"where it comes from ({source.data.task}): {gate.reason}")
     early = {"decide": decide, "confidence": confidence}

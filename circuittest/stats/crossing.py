@@ -52,6 +52,8 @@ class CrossingInference:
         s, between 0 and 1.
     unit:
         What one unit counts: 1, or 1/N for shares of N.
+    groups:
+        One label per example; examples of one label are drawn together.
     seed:
         Of the resampling.
     """
@@ -64,6 +66,7 @@ class CrossingInference:
         *,
         level: float,
         unit: float = 1.0,
+        groups: Sequence[object] | None = None,
         seed: int = 0,
     ) -> None:
         table = np.asarray(damage, dtype=np.float64)
@@ -80,6 +83,7 @@ class CrossingInference:
             raise UsageError(f"level is {level!r}", "it is a share between 0 and 1", "say 0.8")
         self._damage, self._reach = table, np.asarray(reach, dtype=np.float64)
         self.sizes, self.level, self.unit = tuple(sizes), float(level), float(unit)
+        self._groups = groups
         self._draws, self._seed = max(1999, 40 * len(sizes) - 1), seed
         self._tests: dict[int, RatioInference] = {}
         self.n = int(table.shape[1])
@@ -94,7 +98,7 @@ class CrossingInference:
     def _test(self, position: int) -> RatioInference:
         if position not in self._tests:
             self._tests[position] = RatioInference(
-                self._damage[position], self._reach, seed=self._seed, draws=self._draws
+                self._damage[position], self._reach, self._groups, seed=self._seed, draws=self._draws
             )
         return self._tests[position]
 

@@ -25,6 +25,8 @@ class StratifiedMeanInference(DrawnInference):
     ----------
     strata:
         Values [n_k] of each stratum, sizes may differ.
+    groups:
+        For each stratum one label per example, or None; examples of one label are drawn together.
     bounds:
         The range the values have by definition.
     seed, draws:
@@ -32,13 +34,19 @@ class StratifiedMeanInference(DrawnInference):
     """
 
     def __init__(
-        self, strata: Sequence[ArrayLike], *, bounds: tuple[float, float], seed: int = 0, draws: int = DRAWS
+        self,
+        strata: Sequence[ArrayLike],
+        groups: Sequence[Sequence[object] | None] | None = None,
+        *,
+        bounds: tuple[float, float],
+        seed: int = 0,
+        draws: int = DRAWS,
     ) -> None:
         if not strata:
             raise UsageError("a mean over no strata", "at least one is needed")
         self.parts = tuple(
-            MeanInference(values, bounds=bounds, seed=seed + 10_007 * k, draws=draws)
-            for k, values in enumerate(strata)
+            MeanInference(values, labels, bounds=bounds, seed=seed + 10_007 * k, draws=draws)
+            for k, (values, labels) in enumerate(zip(strata, groups or [None] * len(strata), strict=True))
         )
         self.value = math.fsum(part.value for part in self.parts) / len(self.parts)
         self.n = sum(part.n for part in self.parts)

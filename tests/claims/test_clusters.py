@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,8 +12,9 @@ from circuittest.circuit import Circuit
 from circuittest.claims.clusters import cluster_labels, few_clusters
 from circuittest.errors import UsageError
 from circuittest.find.shared import coverage, cross_fitted, shared
+from circuittest.stats.crossing import CrossingInference
 from circuittest.tasks import TaskData
-from circuittest.units import Unit
+from circuittest.units import Layout, Unit
 from tests.helpers.table_lab import TableLab, task_data
 
 KEY = frozenset({Unit("head", 1, 2), Unit("head", 3, 4)})
@@ -178,3 +180,95 @@ def test_minimality_of_clusters() -> None:
     assert "only 5 different groups" in knocked.hints[-1]
     few = lab.minimality(circuit(), given="knockouts", cluster="template")
     assert "5 different templates: half search" in few.invalid
+
+
+LAYOUT = Layout(n_layers=3, n_heads=6, n_kv_heads=6)
+HEADS = LAYOUT.units(("head",))
+OWN, FOREIGN = HEADS[1], HEADS[8]
+
+
+def blocks(needed: Unit, **more: Any) -> TableLab:
+    """Blocks of five examples, in every other of which the needed head matters; every block has a strength of its own."""
+    rows = np.zeros((60, 21), dtype=np.float32)
+    rows[:, LAYOUT.units(("head", "mlp")).index(needed)] = 1.0
+
+    def graded(ablated: frozenset[Unit], index: int) -> float:
+        if len(ablated) == len(HEADS):
+            return 0.0
+        block = (index - 20) // 5
+        own = 3.0 + float(np.sin(7.0 * block)) - 3.5 * (needed in ablated and block % 2 == 0)
+        return own + 0.02 * float(np.sin(12.9898 * index + sum(map(HEADS.index, ablated))))
+
+    return TableLab(
+        lambda u, i: float(graded(u, i) > 0.8),
+        layout=LAYOUT,
+        data=grouped(5, 20, 40),
+        values=rows,
+        graded=graded,
+        **more,
+    )
+
+
+def both() -> tuple[TableLab, Circuit]:
+    """The lab of a task beside another one, "b", and the circuit of the first."""
+    other = blocks(FOREIGN)
+    other.data = replace(other.data, task="b")
+    lab = blocks(OWN, others={"b": other})
+    lab.headroom = other.headroom = 0.05  # eight groups show no more
+    return lab, lab.shared(top="5%", at=90)
+
+
+@pytest.mark.parametrize(
+    ("claim", "options"),
+    [
+        ("graded_necessity", {}),
+        ("graded_necessity", {"normalise": False}),
+        ("closure", {}),
+        ("closure", {"metric": "accuracy"}),
+        ("adversarial_controls", {}),
+        ("adversarial_controls", {"metric": "log_prob"}),
+        ("specificity", {"against": ["b"]}),
+        ("specificity_matrix", {"tasks": ["planted", "b"], "top": "5%", "at": 90}),
+        ("specificity_matrix", {"tasks": ["planted", "b"], "top": "5%", "at": 90, "over": "every"}),
+        ("concentration", {"statistic": "area"}),
+        ("concentration", {"statistic": "top"}),
+        ("concentration", {"statistic": "top", "scale": "share"}),
+        ("transfer", {"to": "b"}),
+    ],
+    ids=str,
+)
+def test_every_claim_about_behaviour_may_draw_examples_together(claim: str, options: dict[str, Any]) -> None:
+    lab, found = both()
+    about = () if claim in ("concentration", "specificity_matrix") else (found,)
+    alone, together = (lab.measure(claim, *about, **options, **more) for more in ({}, {"cluster": "group"}))
+    assert not alone.invalid
+    assert not together.invalid
+    assert alone.value == pytest.approx(together.value)
+    assert alone.interval is not None
+    assert together.interval is not None
+    width = [high - low for low, high in (alone.interval, together.interval)]
+    assert width[1] > 1.2 * width[0]
+    assert together.choices["cluster"] == "group"
+    count = together.details["clusters"]["count"]
+    assert count == ({"planted": 8, "b": 8} if claim == "specificity_matrix" else 8)
+    assert any("only 8 different groups" in hint for hint in together.hints)
+    assert "clusters" not in alone.details
+    assert not any("different groups" in hint for hint in alone.hints)
+
+
+def test_what_says_nothing_of_clusters_is_the_record_it_was() -> None:
+    lab, found = both()
+    assert "cluster" not in lab.closure(found).choices
+    assert "cluster" not in lab.concentration().choices
+
+
+def test_the_size_of_a_crossing_is_tested_by_clusters() -> None:
+    # the curve is above the level in five blocks of eight: examples are sure of it, blocks are not
+    def crossing(groups: list[str] | None) -> CrossingInference:
+        damage = np.array(
+            [[0.9 + 0.02 * np.sin(i) if (i // 5) % 8 < 5 else 0.75 for i in range(160)], [1.0] * 160]
+        )
+        return CrossingInference(damage, np.ones(160), [1, 2], level=0.8, groups=groups)
+
+    assert crossing(None).interval() == (1, 1)
+    assert crossing([f"t{(i // 5) % 8}" for i in range(160)]).interval() == (1, 2)
