@@ -12,7 +12,8 @@
 | foil-token | from the last position, every occurrence of a foil's token | Wang et al. (END to S) |
 
 The first position is a target of first-token alone, and queries there count for nothing: where a head rests and what
-it looks for could not be told apart. An induction target is an earlier position than t.
+it looks for could not be told apart. (What follows the first token is a target of induction: nobody rests there.) An
+induction target is an earlier position than t.
 """
 
 from __future__ import annotations
@@ -63,7 +64,6 @@ def targets(
         found = (query == length - 1) & wanted[None, :] & (key < query)
     else:
         same = (tokens[:, None] == tokens[None, :]) & (key < query)
-        same[:, 0] = False
         found = same
         if kind == "induction":
             found = np.zeros_like(same)

@@ -20,7 +20,16 @@ def places(kind: str, ids: tuple[int, ...] = IDS, **more: tuple[int, ...]) -> se
 
 def test_induction_looks_to_what_followed_the_same_token() -> None:
     # token 1 stood at 1 (followed by 2 at 2), 3 (by 1 at 4); token 2 at 2 (by 1 at 3); not at 4 itself from 4
-    assert places("induction") == {(3, 2), (4, 2), (6, 3)}
+    # token 9 is the first one: what followed it counts, although to look at it would be to rest
+    assert places("induction") == {(3, 2), (4, 2), (6, 3), (7, 1)}
+
+
+def test_induction_by_its_definition_on_random_prompts() -> None:
+    rng = np.random.default_rng(1)
+    for _ in range(50):
+        ids = tuple(int(i) for i in rng.integers(0, 4, 9))
+        expected = {(t, s + 1) for t in range(1, 9) for s in range(t) if ids[s] == ids[t] and s + 1 < t}
+        assert places("induction", ids) == expected
 
 
 def test_duplicate_tokens_are_all_earlier_ones_but_the_first_position() -> None:
