@@ -174,7 +174,7 @@ class Circuit:
             raise CircuitError(
                 f"cannot read the circuit file {path}", error.strerror or str(error)
             ) from error
-        except ValueError as error:  # bad JSON and bad UTF-8 alike
+        except (ValueError, RecursionError) as error:  # bad JSON and bad UTF-8 alike
             raise CircuitError(f"the circuit file {path} is not JSON", str(error)) from error
         try:
             return cls.from_dict(data)

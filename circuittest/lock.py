@@ -248,7 +248,7 @@ class Lock:
                 scored=str(body.get("scored", "")),
                 weights=Weights.from_dict(body["weights"]) if "weights" in body else None,
             )
-        except (CircuittestError, KeyError, TypeError, ValueError, AttributeError) as error:
+        except (CircuittestError, LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise SpecError("the lock is malformed", f"{error!r:.200}", AGAIN, file=file) from error
 
     def of(self, circuit: Circuit) -> Locked | None:

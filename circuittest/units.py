@@ -19,7 +19,7 @@ from circuittest.errors import UnitError, did_you_mean
 KINDS = ("embed", "head", "kv", "attn", "expert", "mlp", "neuron", "logits")
 _TAGS = {"head": "H", "kv": "KV", "attn": "ATTN", "expert": "E", "mlp": "MLP", "neuron": "N"}
 _KIND_OF_TAG = {tag: kind for kind, tag in _TAGS.items()}
-_UNIT = re.compile(r"L(0|[1-9]\d*)\.(?:(H|KV|E|N)(0|[1-9]\d*)|(ATTN|MLP))")
+_UNIT = re.compile(r"L(0|[1-9]\d{0,8})\.(?:(H|KV|E|N)(0|[1-9]\d{0,8})|(ATTN|MLP))")
 _HOW = "write L3.H5 (head), L3.KV1 (KV group), L3.ATTN, L3.MLP, L3.E12 (expert), L3.N401 (neuron), embed or logits"
 
 #: What a universe may be called in specs and calls, and the kinds it ranks.

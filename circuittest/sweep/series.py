@@ -135,13 +135,20 @@ def load_series(path: str | Path) -> Series:
 def _specs(names: list[str], beside: Path, document: Document) -> tuple[Path, ...]:
     specs = tuple(beside / name for name in names)
     for index, spec in enumerate(specs):
-        if not spec.is_file():
+        if not _is_file(spec):
             what = f"there is no file {names[index]!r} beside the series"
             raise document.error(("specs", index), what, "", "check the path")
         if spec.name in [one.name for one in specs[:index]]:
             what = f"there are two specs called {spec.name!r}"
             raise document.error(("specs", index), what, "", "remove one, or rename it")
     return specs
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # no name of a file, being too long
+        return False
 
 
 def _times(

@@ -110,7 +110,7 @@ def _similarities(entry: Mapping[str, Any]) -> list[Table]:
     rows = entry["rows"]
     if not any(row["to_previous_band"] for row in rows):
         return []
-    columns = ("model", "previous", "same", "apart", "smoothed", "in time", "final")
+    columns = ("model", "previous", "same", "apart", "smoothed", "final")
     cells = tuple(
         (
             row["model"],
@@ -118,7 +118,6 @@ def _similarities(entry: Mapping[str, Any]) -> list[Table]:
             number(row["same"], "{:.2f}"),
             number(row["apart"], "{:.2f}"),
             _banded(row, "smoothed"),
-            _banded(row, "smoothed_in_time"),
             _banded(row, "to_final"),
         )
         for row in rows
@@ -140,16 +139,14 @@ def _roles(entry: Mapping[str, Any]) -> list[Table]:
     for place, row in enumerate(entry["rows"]):
         curve = [role["curve"][place] for role in roles.values()]
         cells.append((row["model"], *map(_role, curve)))
-    title = "Roles: summed scores of the circuit's heads (how many heads of the model have it: the first)"
+    title = "Roles: summed scores of the circuit's heads (how many heads of the model have it)"
     return [Table(title, ("model", *roles), tuple(cells))]
 
 
 def _role(one: Mapping[str, Any]) -> str:
     if one["all"] is None:
         return NONE
-    heads = list(one["heads"])
-    having = f" ({len(heads)}: {heads[0]})" if heads else " (0)"
-    return number(one["in_circuit"], "{:.2f}") + having
+    return f"{number(one['in_circuit'], '{:.2f}')} ({len(one['heads'])})"
 
 
 def _since(role: Mapping[str, Any]) -> Iterable[str]:

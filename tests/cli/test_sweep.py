@@ -109,7 +109,7 @@ def test_the_table_says_what_holds_from_when(
     assert "necessity holds from m@step5 on" in text
     assert "m@step1: no headroom" in text
     assert rows[7] == ["m@step5", "0.67", "[0.67,", "0.67]", "1.00", "0.67", *rows[7][6:]]
-    assert rows[11] == ["m@step5", "1.40", "(2:", "L0.H1)"]
+    assert rows[11] == ["m@step5", "1.40", "(2)"]
     assert "copy: a head has it first at m@step2, and always from there on" in text
     assert "copy: L0.H0 lost it at m@step3 (0.90 → 0.10); L0.H1 (0.10 → 0.80) took over" in text
     assert "4 items, 0 of them done before" in text

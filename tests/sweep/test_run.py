@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import pytest
 
 from circuittest.errors import CircuittestError, TaskError, UsageError
 from circuittest.sweep import Series, load_series, run
-from tests.helpers.sweep_work import calls, write
+from tests.helpers.sweep_work import calls, die_in_the_middle, write
 
 SPEC = """\
 circuittest: 1
@@ -88,6 +90,27 @@ def test_an_interrupted_run_keeps_what_is_finished(series, tmp_path: Path) -> No
     assert len(list((tmp_path / "out").iterdir())) == 1
 
 
+def kill_a_driver(series: Series, out: Path, where: str) -> None:
+    command = [sys.executable, "-m", "tests.helpers.sweep_work", str(series.path), str(out), where]
+    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["0", "2"])
+def test_a_killed_driver_loses_no_finished_item(series, tmp_path: Path, where: str) -> None:
+    out, told = tmp_path / "out", list[bool]()
+    listed = series("a", "b", "c", "d")
+    kill_a_driver(listed, out, where)
+    finished = sorted(out.iterdir())
+    assert 1 <= len(finished) < 4
+    before = len(calls(out))
+    found = run(listed, out, device="cpu", work=write, done=lambda one, there: told.append(there))
+    assert names(found) == ["a", "b", "c", "d"]
+    assert sum(told) == len(finished)
+    assert len(calls(out)) == before + 4 - len(finished)
+
+
 def test_without_ray_its_extra_is_named(series, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UsageError, match=r"pip install 'circuittest\[ray\]'"):
@@ -101,6 +124,39 @@ def test_on_ray_as_in_process(series, tmp_path: Path) -> None:
     assert names(found) == ["a", "dies-once", "b"]
     assert sorted(calls(there)) == ["./a", "./b", "./dies-once", "./dies-once"]
     assert run(series("a", "dies-once", "b"), here, device="cpu", work=write) == found
+    assert {file.name: file.read_bytes() for file in there.iterdir()} == {
+        file.name: file.read_bytes() for file in here.iterdir()
+    }
+
+
+def test_a_killed_driver_loses_no_item_that_ray_finished(series, tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="pip install 'circuittest[ray]'")
+    out, told = tmp_path / "out", list[bool]()
+    listed = series("a", "b", "c", "d")
+    kill_a_driver(listed, out, "ray")
+    finished = len(list(out.iterdir()))
+    assert finished >= 1
+    before = len(calls(out))
+    run(listed, out, device="cpu", ray="local", work=write, done=lambda one, there: told.append(there))
+    assert sum(told) == finished
+    assert len(calls(out)) == before + 4 - finished
+
+
+@pytest.mark.slow
+def test_models_on_ray_with_a_worker_killed_in_the_middle(tmp_path: Path) -> None:
+    """Two workers; one dies while it measures, and the results are those in process, byte for byte."""
+    ray = pytest.importorskip("ray", reason="pip install 'circuittest[ray]'")
+    (tmp_path / "a.circuit.yaml").write_text(SPEC)
+    path = tmp_path / "series.yaml"
+    path.write_text("circuittest: 1\nmodels: ['zoo:gqa', 'zoo:gqa@destroyed-ioi']\nspecs: [a.circuit.yaml]\n")
+    listed, there, here = load_series(path), tmp_path / "there", tmp_path / "here"
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    try:
+        run(listed, there, device="cpu", ray="auto", work=die_in_the_middle)
+    finally:
+        ray.shutdown()
+    assert sorted(calls(there)) == ["zoo:gqa", "zoo:gqa@destroyed-ioi", "zoo:gqa@destroyed-ioi"]
+    run(listed, here, device="cpu")
     assert {file.name: file.read_bytes() for file in there.iterdir()} == {
         file.name: file.read_bytes() for file in here.iterdir()
     }
