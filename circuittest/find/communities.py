@@ -188,6 +188,9 @@ class Judgement:
         Name → the largest p over the kinds of controls, and the same after Holm; None where there is none.
     closures:
         Kind of controls → the estimate of closure.
+    random:
+        Kind of controls → exact rank p among random sets that may share heads with the community; only where closure
+        called it load-bearing or interfering. It is part of `p`.
     """
 
     verdict: Verdict
@@ -195,6 +198,7 @@ class Judgement:
     p: Mapping[str, float | None]
     adjusted: Mapping[str, float | None]
     closures: Mapping[str, Any] = field(default_factory=dict)
+    random: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)

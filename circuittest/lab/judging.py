@@ -9,8 +9,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from circuittest.claims.beyond import exchangeable_p
-from circuittest.claims.closure import LEVEL
+from circuittest.claims.closure import GRADED, LEVEL
 from circuittest.claims.kept import Ablation
+from circuittest.controls import matched_controls
 from circuittest.errors import UsageError
 from circuittest.find.communities import Community, Judgement, Proposal
 from circuittest.stats import Estimate, holm
@@ -55,8 +56,11 @@ def judged(
         As for `circuittest.claims.closure`.
 
     A verdict holds after Holm's correction over the communities judged, for each name by itself; a name that closure
-    overrules has p = 1. In a stratum of routes the verdict is that on its own evaluation examples, and `outside` has
-    the one on all others.
+    overrules has p = 1. Where closure calls a community load-bearing or interfering, it is also ranked among as many
+    random sets that may share heads with it: controls outside it cannot hold a head that outweighs all others, so that
+    any set which happens to hold that head would be the most harmful one. This rank is exact.
+
+    In a stratum of routes the verdict is that on its own evaluation examples, and `outside` has the one on all others.
     """
     if not matches or not set(matches) <= {"kind", "layer", "sink"}:
         raise UsageError(f"controls matched by {list(matches)}", "", "use layer, sink or kind")
@@ -155,6 +159,16 @@ def _judge(
         }
         for name in NAMES
     }
+    random: dict[str, dict[str, float]] = {one.name: {} for one in communities}
+    for one in communities:
+        for name in NAMES[1:]:
+            if all(estimate.label == name for estimate in closures[one.name].values()):
+                ranks = {
+                    match: _among_random(lab, one.units, name, match, counts[one.name], how)
+                    for match in matches
+                }
+                random[one.name] = ranks
+                p[name][one.name] = _largest([p[name][one.name], *ranks.values()])
     adjusted = {
         name: dict(zip(values, holm(list(values.values())), strict=True)) for name, values in p.items()
     }
@@ -163,34 +177,63 @@ def _judge(
             found,
             {name: p[name][one] for name in NAMES},
             {name: adjusted[name][one] for name in NAMES},
+            random[one],
         )
         for one, found in closures.items()
     }
 
 
+def _among_random(
+    lab: Lab, units: Sequence[Unit], name: str, match: str, count: int, how: Mapping[str, Any]
+) -> float:
+    """Exact p of "a random set of the same match": the largest over the measures of closure's label."""
+    drawn = matched_controls(
+        units,
+        lab.layout.universe("heads"),
+        lab.layout,
+        count=count,
+        seed=how["seed"],
+        match=match,
+        outside=False,
+        levels=lab.sink_levels() if match == "sink" else None,
+    )
+    table = lab.outcomes([units, *drawn.sets], value=how["ablation"], positions=how["positions"])
+    left = [table.measure(measure).mean(1) for measure in GRADED]
+    if name == "load-bearing":
+        left = [-values for values in (*left, table.measure(lab.accuracy).mean(1))]
+    return float(max((1 + (values[1:] >= values[0]).sum()) / len(values) for values in left))
+
+
 def _judgement(
-    closures: Mapping[str, Estimate], p: Mapping[str, float | None], adjusted: Mapping[str, float | None]
+    closures: Mapping[str, Estimate],
+    p: Mapping[str, float | None],
+    adjusted: Mapping[str, float | None],
+    random: Mapping[str, float],
 ) -> Judgement:
     invalid = {match: estimate.invalid for match, estimate in closures.items() if estimate.invalid}
     if invalid:
         reason = "; ".join(f"{match}-matched controls: {why}" for match, why in invalid.items())
-        return Judgement("invalid", reason, p, adjusted, closures)
+        return Judgement("invalid", reason, p, adjusted, closures, random)
     for name in NAMES:
         value = adjusted[name]
         if all(estimate.label == name for estimate in closures.values()) and value is not None:
             told = "; ".join(
                 f"{match}-matched: {estimate.labels[name].reason}" for match, estimate in closures.items()
             )
+            if random:
+                ranks = ", ".join(f"{match}-matched p = {rank:.2g}" for match, rank in random.items())
+                told += f"; among random sets that may share heads with it: {ranks}"
             if value <= LEVEL:
-                return Judgement(name, told, p, adjusted, closures)
-            reason = f"{name} before, but not after Holm's correction (p = {value:.2g}); {told}"
-            return Judgement("undecided", reason, p, adjusted, closures)
+                return Judgement(name, told, p, adjusted, closures, random)
+            why = "after Holm's correction" if (p[name] or 0.0) <= LEVEL else "among random sets"
+            reason = f"{name} before, but not {why} (p = {value:.2g}); {told}"
+            return Judgement("undecided", reason, p, adjusted, closures, random)
     found = ", ".join(
         f"{match}-matched {estimate.label or 'undecided'}" for match, estimate in closures.items()
     )
     least = "; ".join(f"{name} p = {value:.2g}" for name, value in p.items() if value is not None)
     return Judgement(
-        "undecided", f"no name holds against all controls ({found}); {least}", p, adjusted, closures
+        "undecided", f"no name holds against all controls ({found}); {least}", p, adjusted, closures, random
     )
 
 

@@ -178,6 +178,7 @@ def _judgement(found: Judgement | None) -> dict[str, Any] | None:
         "reason": found.reason,
         "p": dict(found.p),
         "adjusted": dict(found.adjusted),
+        "random": dict(found.random),
         "damage": {match: _damage(estimate.details) for match, estimate in found.closures.items()},
     }
 

@@ -121,6 +121,31 @@ def test_too_few_controls_for_the_correction_leave_it_undecided() -> None:
     )
 
 
+class OneHeadLab(SignalLab):
+    """The same signals; one head does it all, and it is in one of the groups by chance."""
+
+    def outcomes(self, sets: Any, **_: Any) -> OutcomeTable:
+        named = tuple(tuple(sorted(set(units))) for units in sets)
+        examples = [item.index for item in self.data.evaluate]
+        member = np.array([[unit in units for unit in HEADS] for units in map(frozenset, named)], dtype=float)
+        graded = 4.0 + NOISE[examples] - member @ (OF_HEADS[:, examples] + 0.02)
+        graded -= 3.0 * member[:, [HEADS.index(NEEDED[0])]]
+        right = (graded > 2).astype(float)
+        columns = {"argmax": right, "candidates": right, "log_prob": graded, "logit_diff": graded}
+        return OutcomeTable(named, columns, tuple(examples))
+
+
+def test_a_set_that_holds_the_one_head_that_counts_is_no_community() -> None:
+    """Any set of four has a chance of 4/48 to hold it, and is then more harmful than every set outside."""
+    found = by_units(OneHeadLab().communities(k=8, most=3, matches=("kind",)))
+    judgement = found[frozenset(NEEDED)].judgement
+    assert judgement.closures["kind"].label == "load-bearing"
+    assert judgement.random["kind"] == pytest.approx(4 / 48, abs=0.05)
+    assert judgement.p["load-bearing"] == judgement.random["kind"]
+    assert judgement.verdict == "undecided"
+    assert "load-bearing before, but not among random sets" in judgement.reason
+
+
 def test_isolation_repeats_elsewhere_for_groups() -> None:
     found = by_units(SignalLab().communities(k=8, judge=False))
     for group in GROUPS:
