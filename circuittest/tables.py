@@ -157,6 +157,10 @@ def _mapped(path: str | Path) -> NDArray[np.float32]:
     return np.memmap(path, dtype="<f4", mode="r", offset=start, shape=tuple(values["shape"]))
 
 
+#: Measures that compare answers with foils: outcome tables have them only where every example has some.
+CONTRASTS = ("candidates", "logit_diff")
+
+
 @dataclass(frozen=True, eq=False)  # arrays have no single truth value, so tables compare by identity
 class OutcomeTable:
     """What the model does on every example under every intervention.
@@ -204,7 +208,12 @@ class OutcomeTable:
     def measure(self, name: str) -> NDArray[np.float64]:
         """[sets × examples] of one measure."""
         if name not in self.columns:
-            raise TableError(f"no outcomes {name!r}", "", f"known are {', '.join(sorted(self.columns))}")
+            why = (
+                "it compares answers with foils of one token, which some examples lack"
+                if name in CONTRASTS
+                else ""
+            )
+            raise TableError(f"no outcomes {name!r}", why, f"known are {', '.join(sorted(self.columns))}")
         return self.columns[name]
 
 

@@ -114,6 +114,8 @@ def test_outcomes_by_set_and_measure() -> None:
         outcomes.row("argmax", [sets[1][0]])
     with pytest.raises(TableError, match="no outcomes 'log_prob'. Known are argmax"):
         outcomes.measure("log_prob")
+    with pytest.raises(TableError, match="no outcomes 'logit_diff': it compares answers with foils"):
+        outcomes.measure("logit_diff")
 
 
 def test_outcomes_are_checked() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from circuittest.claims.beyond import ends
 from circuittest.claims.clusters import Cluster, cluster_labels, clustered, few_clusters, said
-from circuittest.claims.gates import competent
+from circuittest.claims.gates import comparable, competent
 from circuittest.claims.kept import reach
 from circuittest.find.scan import Damage, Measure, Member, Scan, damage as damage_of, greedy, members_of, scan
 from circuittest.stats import Estimate, Inference, MeanInference, RatioInference, rank_p
@@ -114,6 +114,8 @@ def concentration(
         return invalid(
             "there are no discovery examples, and the order must not come from those that judge it"
         )
+    if reason := comparable(lab, measure):
+        return invalid(reason)
     everything = lab.layout.universe("heads")
     groups = cluster_labels(lab.data.evaluate, cluster)
     gate = competent(lab, everything, lab.accuracy, value=ablation, groups=groups)

@@ -12,6 +12,7 @@ import numpy as np
 
 from circuittest.circuit import prompt_digest
 from circuittest.stats import Competence, PairedDifferenceInference, competence
+from circuittest.tables import CONTRASTS
 from circuittest.units import Unit
 
 if TYPE_CHECKING:
@@ -44,6 +45,17 @@ def unseen(lab: Lab, seen: frozenset[str], what: str) -> str:
     return (
         f"{both} of the {len(lab.data.evaluate)} evaluation prompts chose {what}; what chose a circuit must not "
         "judge it: use the seed and sizes that it was found with, or find it again"
+    )
+
+
+def comparable(lab: Lab, measure: str) -> str:
+    """Where a measure compares answers with foils, every example has some."""
+    without = sum(not item.foil_ids for item in lab.data.evaluate)
+    if measure not in CONTRASTS or not without:
+        return ""
+    return (
+        f"{without} of {len(lab.data.evaluate)} evaluation examples have no foils, so that there is no {measure}: use "
+        "log_prob or argmax, which every task has"
     )
 
 

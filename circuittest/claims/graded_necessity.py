@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from circuittest.claims.beyond import Ablations, Damage, draw_controls, drawn_details, ends, exchangeable_p
 from circuittest.claims.clusters import Cluster, cluster_labels, clustered, few_clusters, said
-from circuittest.claims.gates import CONTROL_HEADROOM, competent, disjoint, usable_circuit
+from circuittest.claims.gates import CONTROL_HEADROOM, comparable, competent, disjoint, usable_circuit
 from circuittest.claims.kept import Ablation, Range
 from circuittest.claims.looks import Tables, measure_controls, planned
 from circuittest.claims.ranges import Count
@@ -76,6 +76,8 @@ def graded_necessity(
         )
 
     if reason := usable_circuit(circuit) or disjoint(lab, circuit):
+        return invalid(reason)
+    if reason := comparable(lab, measure):
         return invalid(reason)
     units = lab.layout.universe(name)
     found = draw_controls(lab, circuit.units, units, count=controls, match=match, seed=seed)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from circuittest.claims.gates import competent, disjoint, usable_circuit
+from circuittest.claims.gates import comparable, competent, disjoint, usable_circuit
 from circuittest.claims.universe import circuit_universe
 from circuittest.stats import MeanInference, RatioInference
 from circuittest.stats.bounded_ratio import BoundedRatioInference
@@ -143,6 +143,8 @@ def keep(
             f"the circuit is the whole universe {name!r}: nothing would be removed, so that keeping it is the model "
             "itself; judge a smaller circuit, or widen the universe"
         )
+    if reason := comparable(lab, measure):
+        return kept, reason
     gate = competent(lab, parts, lab.accuracy, value=ablation, positions=positions, groups=groups)
     return kept, "" if gate.passed else gate.reason
 

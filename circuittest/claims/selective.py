@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from circuittest.claims.beyond import draw_controls, drawn_details, ends
-from circuittest.claims.gates import competent, disjoint, usable_circuit
+from circuittest.claims.gates import comparable, competent, disjoint, usable_circuit
 from circuittest.claims.kept import Ablation
 from circuittest.claims.looks import Sets, Tables, measure_controls, planned
 from circuittest.claims.ranges import Count
@@ -64,7 +64,7 @@ def selective(
         As for `necessity`; a look measures its controls on both tasks.
 
     Invalid when a circuit or the part is empty, when a circuit was chosen on evaluation examples, when the model is not
-    competent at a task, and when no matched set exists outside both circuits.
+    competent at a task, when a task has no foils for the metric, and when no matched set exists outside both circuits.
     """
     choices: dict[str, Any] = {
         "ablation": ablation,
@@ -120,6 +120,8 @@ def selective(
     columns = [one.accuracy if metric == "accuracy" else metric for one in tasks.values()]
     ends_of: list[tuple[Floats, Floats]] = []
     for (task, one), column in zip(tasks.items(), columns, strict=True):
+        if reason := comparable(one, column):
+            return invalid(f"{task}: {reason}")
         gate = competent(one, universe, one.accuracy, value=ablation, positions=positions)
         if not gate.passed:
             return invalid(f"{task}: {gate.reason}")

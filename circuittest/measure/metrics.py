@@ -19,14 +19,13 @@ from torch import Tensor
 from circuittest.errors import UsageError, did_you_mean
 from circuittest.measure.batches import ItemLike, forced, precision
 from circuittest.models.loaded import LoadedModel, weight_in_out
+from circuittest.tables import CONTRASTS
 
 METRICS = ("log_prob", "logit_diff", "prob_diff", "kl")
 #: Those that are measured after an intervention too.
 OUTCOME_METRICS = ("log_prob", "logit_diff", "prob_diff")
 #: Bytes of the logits that are held at once.
 LOGIT_BYTES = 64 << 20
-#: Outcomes that compare answers with foils, and so need foils.
-CONTRASTS = ("candidates", "logit_diff")
 
 
 @dataclass(frozen=True)

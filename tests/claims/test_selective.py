@@ -113,6 +113,28 @@ def test_what_cannot_be_judged() -> None:
     )
 
 
+def test_tasks_that_share_no_metric() -> None:
+    lab = pair()
+    other = lab.on("b")
+    bare = tuple(replace(item, foil_ids=()) for item in other.data.evaluate)
+    other.data = replace(other.data, task="b", evaluate=bare)
+    found = lab.selective(A, against="b", units=B, metric="logit_diff")
+    assert found.invalid.startswith(
+        "b: 60 of 60 evaluation examples have no foils, so that there is no logit_diff"
+    )
+    assert "use log_prob" in found.invalid
+    assert lab.selective(A, against="b", units=B, metric="log_prob") > 3
+    # alone, and with the circuit kept
+    circuit = Circuit.of([OTHER[0]])
+    for one in (
+        other.graded_necessity(circuit, metric="logit_diff"),
+        other.sufficiency(circuit, metric="logit_diff"),
+        other.concentration(metric="logit_diff"),
+        lab.transfer(A, to="b", function="graded_necessity", metric="logit_diff"),
+    ):
+        assert "have no foils" in one.invalid
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("catastrophic", [0.0, 0.05])
 def test_selectivity_is_covered(catastrophic: float) -> None:
