@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,9 +61,15 @@ class SpecFile(pytest.File):
         if chosen.update is not None:
             yield from lock_item(self, spec, requests)
             return
-        for wanted in requests:
+        requests = list(dict.fromkeys(requests))  # two models of the file may be replaced by one
+        names = told_apart(requests)
+        if len(set(names)) < len(names):
+            raise self.CollectError(
+                f"{shown_path(self.path, self.config)}: 'model' names one directory twice"
+            )
+        for wanted, called in zip(requests, names, strict=True):
             for claim in spec.claims:
-                name = claim.id if len(requests) == 1 else _with_model(claim.id, wanted.name)
+                name = claim.id if len(requests) == 1 else _with_model(claim.id, called)
                 yield SpecItem.from_parent(self, name=name, spec=spec, claim=claim, request=wanted)
 
 
@@ -111,6 +117,24 @@ class SpecItem(pytest.Item):
     def reportinfo(self) -> tuple[os.PathLike[str], int | None, str]:
         """The place of the claim, so that failures point into the file."""
         return self.path, self.claim.line - 1, self.name
+
+
+def told_apart(requests: Sequence[LabRequest]) -> list[str]:
+    """The names of models for ids: of directories with equal names as many of the last parts as tell them apart.
+
+    Two items of one id would share a record, and with workers of xdist only one of them would run.
+    """
+    names = [one.name for one in requests]
+    parts = 1
+    while len(set(names)) < len(names) and parts < 64:
+        parts += 1
+        names = [
+            "/".join(Path(one.model).expanduser().resolve().parts[-parts:])
+            if names.count(name) > 1 and one.name != one.model  # a model of the hub keeps its name
+            else name
+            for one, name in zip(requests, names, strict=True)
+        ]
+    return names
 
 
 def shown_path(path: Path, config: pytest.Config) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 HEAD = "circuittest: 1\nmodel: zoo:gqa\ntask: ioi\ncircuit: {top: 20%, at: 95}\nclaims:\n"
@@ -34,6 +36,32 @@ def test_a_list_of_models_multiplies(suite):
         "necessity[m-zoo:mha]",
     ]
     assert suite.loads == ["zoo:gqa auto float32", "zoo:mha auto float32"]
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "xdist"])
+def test_directories_of_one_name_are_told_apart(suite, tmp_path_factory, workers):
+    folders = [tmp_path_factory.mktemp("models") / "tuned" for _ in range(2)]
+    suite.spec(
+        HEAD.replace("zoo:gqa", f"[{folders[0]}, zoo:mha, {folders[1]}]") + "  - necessity: {min: 0.3}\n"
+    )
+    run = suite.run_fresh if workers else suite.run
+    run("-v", "--circuit-json=r.json", *workers).assert_outcomes(passed=3)
+    wanted = {f"necessity[{one.parent.name}/tuned]" for one in folders} | {"necessity[zoo:mha]"}
+    claims = json.loads((suite.path / "r.json").read_text())["claims"]
+    assert {one["id"].partition("::")[2] for one in claims} == wanted
+
+
+def test_one_directory_named_twice_is_refused(suite, tmp_path):
+    suite.spec(HEAD.replace("zoo:gqa", f"[{tmp_path}/x, {tmp_path}/y/../x]") + "  - necessity: {min: 0.3}\n")
+    result = suite.run()
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*ioi.circuit.yaml: 'model' names one directory twice*"])
+
+
+def test_models_that_are_replaced_by_one_are_judged_once(suite):
+    suite.spec(HEAD.replace("zoo:gqa", "[zoo:gqa, zoo:mha]") + "  - necessity: {min: 0.3}\n")
+    suite.run("--circuit-model=zoo:gqa=zoo:mha").assert_outcomes(passed=1)
+    assert suite.loads == ["zoo:mha auto float32"]
 
 
 def test_specs_and_tests_share_the_pool(suite):
