@@ -37,7 +37,7 @@ claims:
 RULE = """\
 # Each threshold is the lower end of the 95 % interval on this model, rounded down to 0.05, and lowered further where
 # the model would not pass its own claim."""
-#: With a margin: what the claims of drift let pass must not fail another claim.
+#: With a margin: what drift may be is left to the other claims, too.
 RULE_WITH_MARGIN = """\
 # Each threshold is the lower end of the 95 % interval on this model, less the margin of {margin:g}, which a tuned model
 # may lose, then rounded down to 0.05, and lowered further where the model would not pass its own claim."""
