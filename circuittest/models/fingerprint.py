@@ -59,15 +59,15 @@ def marks(module: nn.Module) -> tuple[int, ...]:
     every row and every column of each.
     """
     named = list(weights(module))
-    parts: dict[torch.device, list[Tensor]] = {}
+    parts: dict[tuple[torch.device, torch.dtype], list[Tensor]] = {}
     for _, tensor in named:
         if tensor.numel():
             width = tensor.shape[-1] if tensor.ndim else 1
             places = _places(tensor.numel() // width, width, tensor.device)
-            parts.setdefault(tensor.device, []).append(torch.take(tensor, places).double())
+            parts.setdefault((tensor.device, tensor.dtype), []).append(torch.take(tensor, places))
     digest = hashlib.sha256()
     for found in parts.values():
-        digest.update(torch.cat(found).cpu().numpy().tobytes())
+        digest.update(_content(torch.cat(found)))
     return *(version(tensor) for _, tensor in named), int.from_bytes(digest.digest()[:8], "big")
 
 
