@@ -1,5 +1,6 @@
 """Estimates, verdicts and the inference behind them. Knows numpy and scipy; no pytest, no torch."""
 
+from circuittest.stats.across import across
 from circuittest.stats.betting import ConfidenceSequence
 from circuittest.stats.competence import HEADROOM, Competence, competence
 from circuittest.stats.equivalence import Equivalence, equivalence
@@ -50,6 +51,7 @@ __all__ = [
     "SequentialP",
     "Undecided",
     "Verdict",
+    "across",
     "announce",
     "besag_clifford",
     "competence",

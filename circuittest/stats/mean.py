@@ -89,6 +89,12 @@ class MeanInference(DrawnInference):
             kind = "widest of bootstrap-t, Student's t and Dirichlet weights with pseudo-observation"
         self.method = kind if groups is None else f"{kind}, {self.n_clusters} clusters"
 
+    def examples(self) -> tuple[Floats, list[str]]:
+        """Values with these clusters' means and sizes, and the cluster of each: as good as the sample itself."""
+        sizes = self._sizes.astype(int)
+        clusters = np.arange(sizes.size).repeat(sizes)
+        return (self._totals / self._sizes)[clusters], [str(one) for one in clusters]
+
     def _draw(self) -> tuple[Floats, Floats]:
         return self._draw_unbounded() if self.bounds is None else self._dirichlet(self.bounds)
 
