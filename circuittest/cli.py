@@ -27,6 +27,7 @@ from circuittest.commands import (
     tasks,
     zoo,
 )
+from circuittest.commands.waiting import waiting
 from circuittest.errors import CircuittestError
 
 COMMANDS = (
@@ -85,7 +86,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.pytest and not getattr(arguments, "takes_pytest", False):
         top.error("only `check` passes arguments after -- on to pytest")
     try:
-        return int(arguments.run(arguments))
+        with waiting(arguments.command):
+            return int(arguments.run(arguments))
     except CircuittestError as error:
         sys.stderr.write(f"circuittest {arguments.command}: {error}\n")
         return BAD_USAGE
