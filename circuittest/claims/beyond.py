@@ -205,7 +205,9 @@ class Ablations:
         self._lab, self._removed, self._seed = lab, tuple(removed), seed
         self.measures = tuple(measures)
         self._how: dict[str, Any] = {"value": ablation, "positions": positions}
-        self._ends = lab.outcomes([self._removed, tuple(universe)], **self._how)
+        covered = set(lab.layout.expand(universe))
+        beside = [unit for unit in self._removed if not covered.issuperset(lab.layout.expand([unit]))]
+        self._ends = lab.outcomes([self._removed, (*universe, *beside)], **self._how)
         self._ablated = lab.outcomes([(*self._removed, *units)], **self._how)
         self.n = len(self._ends.examples)
 

@@ -13,7 +13,7 @@ from circuittest.claims import labels
 from circuittest.claims.beyond import Ablations, Damage, draw_controls, drawn_details, ends, exchangeable_p
 from circuittest.claims.clusters import Cluster, cluster_labels, clustered, few_clusters, said
 from circuittest.claims.driving import by_examples, control_text
-from circuittest.claims.gates import competent, disjoint, usable_circuit
+from circuittest.claims.gates import CONTROL_HEADROOM, competent, disjoint, usable_circuit
 from circuittest.claims.kept import Ablation
 from circuittest.claims.looks import Sets, Tables, measure_controls, planned
 from circuittest.claims.ranges import Count
@@ -95,8 +95,9 @@ def closure(
         in ten is harmful. Where a threshold ended measuring early, names stay undecided.
 
     Invalid when the circuit is empty or was chosen on evaluation examples, when the model is not competent, when no
-    matched control exists, when ablating everything costs nothing in a graded measure, and when the complement shares
-    units with the circuit.
+    matched control exists, when ablating everything costs nothing in a graded measure, when the controls are near the
+    floor, too, in any measure (whatever is ablated is then equivalent to them), and when the complement shares units
+    with the circuit.
     """
     measure = accuracy or lab.accuracy
     name = universe or circuit_universe(circuit)
@@ -182,6 +183,10 @@ def closure(
             rest = rest[count:]
         return found
 
+    def destroyed(tables: Tables, sets: Controls) -> str:
+        found = (controls_destroy(one, gate.floor) for one in damages_of(tables, sets)[0])
+        return next(filter(None, found), "")
+
     def infer(tables: Tables, sets: Controls) -> TwoWayInference:
         damages = damages_of(tables, sets)
         if metric == "loss":
@@ -198,10 +203,14 @@ def closure(
         forwards=(3 * runs, runs),
         confidence=confidence,
         seed=seed,
+        blocked=lambda tables: bool(destroyed(tables, drawn)),
     )
     drawn = looked.drawn
     parts = [
-        {one.measure: Part(one, tolerance, share, looked.share, looked.complete) for one in damages}
+        {
+            one.measure: Part(one, tolerance, share, gate.floor, looked.share, looked.complete)
+            for one in damages
+        }
         for damages in damages_of(looked.tables, drawn)
     ]
     alone, jointly = parts[0], parts[1] if backup and usable else None
@@ -264,6 +273,8 @@ class Part:
         See `closure`.
     share:
         The largest share of a stratum that the set holds.
+    floor:
+        Of accuracies; that of graded measures is the universe ablated.
     spent:
         Part of the error probability that equivalence may spend at this look.
     complete:
@@ -273,13 +284,14 @@ class Part:
     damage: Damage
     tolerance: float
     share: float
+    floor: float = 0.0
     spent: float = 1.0
     complete: bool = True
 
     @cached_property
     def unusable(self) -> str:
         """Why nothing follows from the measure, or ""."""
-        return self.damage.reach.reason
+        return self.damage.reach.reason or controls_destroy(self.damage, self.floor)
 
     @cached_property
     def p_harm(self) -> float:
@@ -326,6 +338,19 @@ class Part:
             "p_interfering": self.p_help,
             "p_none": self.p_equal,
         }
+
+
+def controls_destroy(damage: Damage, floor: float) -> str:
+    """Why the controls leave too little of a measure to lose, or "". `floor`: of accuracies."""
+    least = float(damage.emptied.mean()) if damage.graded else floor
+    base, left = float(damage.base.mean()) - least, float(damage.controls.mean()) - least
+    if base > 0 and left >= CONTROL_HEADROOM * base:
+        return ""
+    return (
+        f"the control destroys the model too: mean {damage.measure} {left + least:.2f} under controls, floor "
+        f"{least:.2f}, base {base + least:.2f}, so that no set can be told from them: judge a smaller circuit, or use "
+        "mean ablation"
+    )
 
 
 def _loss(damage: Damage, digest: str) -> dict[str, Any]:

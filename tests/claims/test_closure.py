@@ -180,14 +180,67 @@ def test_layer_matched_sets_may_be_too_few() -> None:
 
 
 def test_a_layer_that_matters_is_told_from_a_circuit_in_it() -> None:
-    # any two heads of layers 0 and 1 cost everything; against sets of all layers a random pair of them looks special
+    # any two heads of layers 0 and 1 cost much; against sets of all layers a random pair of them looks special
     early = frozenset(u for u in HEADS if u.layer is not None and u.layer < 2)
-    lab = lab_of(lambda ablated, i: 0.0 if len(ablated & early) > 1 else 4.0)
+    lab = lab_of(lambda ablated, i: 0.0 if len(ablated) > 40 else 1.5 if len(ablated & early) > 1 else 4.0)
     pair = Circuit.of(["L0.H3", "L1.H5"])
     assert lab.closure(pair).details["log_prob"]["p"] < 0.25
     found = lab.closure(pair, match="layer")
     assert found.details["log_prob"]["p"] > 0.1
     assert found.label == "none"
+
+
+@pytest.mark.parametrize("decide", [None, 0.0])
+def test_a_set_that_destroys_the_model_is_not_equivalent_to_controls_that_do(decide: float | None) -> None:
+    # any ten heads are the whole task: this set costs all of it, and so does every other one
+    lab = lab_of(lambda ablated, i: 0.0 if len(ablated) >= 10 else 4.0)
+    found = lab.closure(Circuit.of([str(head) for head in HEADS[:12]]), decide=decide)
+    assert "the control destroys the model too: mean log_prob" in found.invalid
+    assert found.details["argmax"]["effect"] == 1.0
+    with pytest.raises(InvalidClaim, match="judge a smaller circuit"):
+        bool(found.labelled("none"))
+
+
+def test_controls_that_leave_no_accuracy_show_nothing_of_it() -> None:
+    # every pair makes all answers wrong and costs half of the strength
+    def strength(ablated: frozenset[Unit], index: int) -> float:
+        return 0.0 if len(ablated) > 40 else 2.0 if len(ablated) > 1 else 4.0
+
+    lab = lab_of(strength)
+    lab.rule = lambda ablated, index: float(len(ablated) < 2)
+    assert "mean argmax 0.00 under controls" in lab.closure(Circuit.of(["L0.H0", "L3.H3"])).invalid
+
+
+def test_a_complement_after_which_controls_destroy_the_model_proves_nothing() -> None:
+    # heads are idle, until the complement is gone: then any one of them is the whole task
+    lab = lab_of(
+        lambda ablated, i: 0.0 if len(ablated) > 40 or (BACKUP in ablated and len(ablated) > 1) else 4.0
+    )
+    found = lab.closure(Circuit.of([KEY]), complement=[str(BACKUP)])
+    assert found.label is None
+    with pytest.raises(Undecided, match="the control destroys the model too"):
+        bool(found.labelled("redundant"))
+    with pytest.raises(Undecided, match="it may yet be redundant"):
+        bool(found.labelled("none"))
+
+
+def test_a_complement_outside_the_universe_is_removed_from_the_floor_too() -> None:
+    # with the MLP gone half of the strength is left, of which this head costs half
+    mlp = Unit("mlp", 2)
+
+    def strength(ablated: frozenset[Unit], index: int) -> float:
+        if len(ablated - {mlp}) == len(HEADS):
+            return 1.0 if mlp not in ablated else 0.0
+        return (2.0 if mlp in ablated else 4.0) - 1.0 * ({mlp, KEY} <= ablated)
+
+    lab = TableLab(
+        lambda ablated, i: float(strength(ablated, i) > 1.1),
+        layout=LAYOUT,
+        graded=lambda ablated, i: strength(ablated, i) + 0.1 * noise(i) * bool(ablated),
+    )
+    found = lab.closure(Circuit.of([KEY]), complement=[str(mlp)])
+    share = found.details["with_complement_removed"]["log_prob"]["own_share"]["value"]
+    assert share == pytest.approx(0.5, abs=0.02)
 
 
 def test_bad_names_are_refused_even_where_nothing_can_be_judged() -> None:
