@@ -14,6 +14,8 @@ from circuittest.spec.yaml import Document, Path_
 
 _NUMBER = re.compile(r"[-+]?\d+(\.\d*)?")
 _SUCH = {"int_type": "0", "float_type": "0.3"}
+#: Keys whose value is a percentage.
+_SHARES = ("top", "cap")
 M = TypeVar("M", bound=BaseModel)
 
 _WANTED = {
@@ -80,7 +82,7 @@ def _first(
     value = _at(document.data, where)
     alternatives = [e for e in found if _inner(document, path, e["loc"]) == where]
     return document.error(
-        where, f"{shown} is {_show(value)}", _either(_wanted(alternatives)), _remedy(kind, inner, value)
+        where, f"{shown} is {_show(value)}", _either(_wanted(alternatives)), _remedy(kind, inner, value, key)
     )
 
 
@@ -128,7 +130,9 @@ def _example(inner: Mapping[str, Any]) -> str:
     return "a word of letters, digits, _, . and -" if "A-Z" in pattern else "a word"
 
 
-def _remedy(kind: str, inner: Mapping[str, Any], value: Any) -> str:
+def _remedy(kind: str, inner: Mapping[str, Any], value: Any, key: object) -> str:
+    if kind == "string_type" and key in _SHARES and isinstance(value, (int, float)) and 0 < value <= 100:
+        return f"write {value:g}%"
     if kind == "literal_error" and isinstance(value, str):
         known = [word.strip("' ") for word in str(inner["expected"]).replace(" or ", ", ").split(",")]
         close = did_you_mean(value, known)
