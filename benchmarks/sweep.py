@@ -6,6 +6,10 @@ One series of small models, judged by one spec, in a fresh folder and without a 
 and on a local Ray cluster of as many CPUs (``--ray``, needs ``circuittest[ray]``). All must leave the same bytes. The
 last run is in process again over what is there, and measures nothing.
 
+``--units MODEL …`` measures instead what an item is made of, in plain forwards of one prompt (of a batch of them, as
+transformers runs it): scores by EAP-IG of every edge, an ablated set of ten heads on one example, scores of roles; and
+the bytes of the tables. docs/scale.md plans with these.
+
 A ratio below 1 needs as many free cores as there are workers: on one core it is what starting processes and Ray costs.
 """
 
@@ -43,6 +47,13 @@ def timed(work: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
+def cpu(work: Callable[[], object]) -> float:
+    """Seconds of CPU time, which other programs hardly change; on one thread."""
+    began = time.process_time()
+    work()
+    return time.process_time() - began
+
+
 def main() -> None:
     """Print a row for each way of running, and fail where two ways leave other bytes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
@@ -50,7 +61,13 @@ def main() -> None:
     parser.add_argument("--ray", action="store_true", help="on a local Ray cluster, too")
     parser.add_argument("--models", nargs="+", default=MODELS)
     parser.add_argument("--repeats", type=int, default=1, help="the smallest time counts (default: 1)")
+    parser.add_argument("--units", nargs="+", metavar="MODEL", help="what items are made of, on these models")
+    parser.add_argument("--examples", type=int, default=20, help="of each split, for --units (default: 20)")
     arguments = parser.parse_args()
+    if arguments.units:
+        for model in arguments.units:
+            units(model, arguments.examples)
+        return
     with tempfile.TemporaryDirectory() as place:
         home = Path(place)
         (home / "ioi.circuit.yaml").write_text(SPEC)
@@ -85,6 +102,49 @@ def main() -> None:
         for way, taken in seconds.items():
             print(f"{way}: {taken:.1f} s, {taken / seconds['in process']:.2f} of in process, the same bytes")
         print(f"an item in process: {one:.2f} s; its result: {size / 1e3:.0f} kB; all again: {again:.2f} s")
+
+
+def units(model: str, n: int) -> None:
+    """Print what the parts of an item cost on a model, in plain forwards of one prompt."""
+    import random
+
+    import torch
+
+    from circuittest.lab import Lab
+    from circuittest.models import load_model
+
+    torch.set_num_threads(1)
+    began = time.process_time()
+    loaded = load_model(model, device="cpu")
+    loading = time.process_time() - began
+    lab = Lab(loaded, "ioi", discover=n, evaluate=n)
+    lab.outcomes([()])  # what is checked once
+    items = lab.data.evaluate
+    longest = max(len(item.prompt_ids) for item in items)
+    rows = torch.tensor([[*item.prompt_ids, *[0] * (longest - len(item.prompt_ids))] for item in items])
+
+    def forwards() -> None:
+        with torch.no_grad():
+            loaded.module(rows, use_cache=False)
+
+    forwards()
+    one = min(cpu(forwards) for _ in range(3)) / n
+    heads = lab.layout.universe("heads")
+    draw = random.Random(0)
+    sets = [tuple(draw.sample(heads, 10)) for _ in range(20)]
+    path = cpu(lambda: lab.scores("discover", universe="all", level="edges", method="eap-ig", steps=5))
+    edges = len(lab.layout.universe("all")), sum(1 for _ in lab.layout.edges())
+    parts = {
+        "EAP-IG of every edge, an example": path / n,
+        "EAP of every head, an example": cpu(lambda: lab.scores("discover")) / n,
+        "a set of 10 heads, an example": cpu(lambda: lab.outcomes(sets)) / len(sets) / n,
+        "patterns of attention, an example": cpu(lambda: lab.roles(["induction"])) / n,
+        "what is moved, an example": cpu(lambda: lab.roles(["copy"])) / n,
+    }
+    print(f"{model}: {longest} tokens; loaded in {loading:.1f} s; a plain forward takes {1e3 * one:.2f} ms")
+    for name, seconds in parts.items():
+        print(f"  {name}: {seconds / one:.2f} forwards")
+    print(f"  a table of scores: {4 * edges[0]} bytes an example of units, {4 * edges[1]} of edges")
 
 
 def _kept(one: object, found: bool) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 _MARKS = {"supported": "yes", "refuted": "no", "undecided": "?", "invalid": "–"}
 #: What stands for nothing.
 NONE = "–"
+#: So many losses of each role are told.
+LOSSES = 5
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,9 @@ def sentences(entry: Mapping[str, Any]) -> list[str]:
     ]
     for kind, role in entry["roles"].items():
         said += [f"{kind}: {one}" for one in _since(role)]
-        said += [f"{kind}: {loss(one)}" for one in role["lost"]]
+        said += [f"{kind}: {loss(one)}" for one in role["lost"][:LOSSES]]
+        if len(role["lost"]) > LOSSES:
+            said.append(f"{kind}: {len(role['lost']) - LOSSES} more losses (in the JSON)")
     said += [f"{row['model']}: {row['absent']}" for row in entry["rows"] if row["absent"]]
     return said
 

@@ -45,18 +45,19 @@ def test_the_same_examples_give_the_same_circuit() -> None:
 def test_a_sample_s_circuit_is_that_of_its_examples() -> None:
     """One by one, from the examples drawn: the count threshold in integers."""
     rng = np.random.default_rng(0)
-    scores = table(rng.normal(size=(9, 4)))
+    scores = table(rng.normal(size=(10, 4)))
     lab, circuit = found_in(scores)
     found = resampled(lab, {}, circuit, 30)
-    inside = np.zeros((9, 4), dtype=bool)
+    inside = np.zeros((10, 4), dtype=bool)
     np.put_along_axis(inside, np.argsort(-np.abs(scores.values), 1)[:, :2], True, axis=1)
-    (counts,) = count_blocks(SEED, 30, 9)
+    (counts,) = count_blocks(SEED, 30, 10)
     expected = [
         [str(HEADS[i]) for i in np.flatnonzero(shared(np.repeat(inside, row.astype(int), 0), 60))]
         for row in counts
     ]
     assert [[found["members"][i] for i in one] for one in found["sets"]] == expected
     assert len({tuple(one) for one in expected}) > 3
+    assert (counts @ inside == 6).any()  # exactly 60 %, which counts
 
 
 def test_without_samples_or_a_recipe_there_is_a_reason() -> None:
