@@ -28,6 +28,8 @@ Stratum = tuple[str, int]  # kind, and the layer or level, or -1 where only kind
 
 #: Populations up to this size are enumerated instead of sampled (claims.md, "Controls").
 ENUMERATE_UP_TO = 500
+#: More are not drawn: a slip of some zeros would ablate for days.
+MOST = 10_000
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,12 @@ def matched_controls(
     pools = strata(members, universe, layout, match, outside=outside, levels=levels)
     if count < 1:
         raise ControlError(f"{count} controls were asked for", "at least one is needed")
+    if count > MOST:
+        raise ControlError(
+            f"{count} controls were asked for",
+            f"at most {MOST} are drawn",
+            "ask for some hundred: more decides nothing",
+        )
     itself = tuple(sorted(set(members)))
     population = prod(comb(len(pool), need) for pool, need in pools.values()) - (not outside)
     if not population:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -58,6 +59,25 @@ def labels(*names: str) -> Callable[[F], F]:
     return mark
 
 
+#: Least and largest value that an estimate can have.
+Range = tuple[float, float]
+EVERYTHING: Range = (-math.inf, math.inf)
+
+
+def within(limits: Range | Callable[[Mapping[str, Any]], Range]) -> Callable[[F], F]:
+    """Say between which values the estimate of a claim lies, so that a spec's threshold beyond them (20 for 20 %) is
+    refused before anything runs: it would hold, or fail, whatever is measured.
+
+    `limits` may follow from the options: all of them, by name, defaults included.
+    """
+
+    def mark(function: F) -> F:
+        function.__dict__["__limits__"] = limits
+        return function
+
+    return mark
+
+
 @dataclass(frozen=True)
 class ClaimKind:
     """A registered claim.
@@ -89,6 +109,17 @@ class ClaimKind:
     def labels(self) -> tuple[str, ...]:
         """The named outcomes it may have; empty for a claim that is a number only. See `labels`."""
         return getattr(self.function, "__labels__", ())
+
+    def limits(self, options: Mapping[str, Any]) -> Range:
+        """Between which values its estimate lies with these options. See `within`."""
+        found: Range | Callable[[Mapping[str, Any]], Range]
+        found = getattr(self.function, "__limits__", EVERYTHING)
+        if not callable(found):
+            return found
+        parameters = signature(self.function).parameters.values()
+        defaults = {p.name: p.default for p in parameters if p.kind is Parameter.KEYWORD_ONLY}
+        limits: Range = found({**defaults, **options})
+        return limits
 
     @property
     def options(self) -> tuple[str, ...]:

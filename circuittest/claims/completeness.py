@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import chain, combinations
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from circuittest.claims import within
 from circuittest.claims.clusters import Cluster, cluster_labels, clustered, few_clusters
 from circuittest.claims.kept import Ablation, Kept, Metric, Where, halves, keep, reach, share, too_few
 from circuittest.stats import Estimate
@@ -26,6 +28,7 @@ Units = tuple[Unit, ...]
 ALL_SUBSETS_UP_TO = 5
 
 
+@within((0.0, inf))
 def completeness(
     lab: Lab,
     circuit: Circuit,

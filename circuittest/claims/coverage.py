@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from circuittest.claims import within
 from circuittest.claims.clusters import cluster_labels, clustered, few_clusters
 from circuittest.claims.gates import competent, disjoint, usable_circuit
 from circuittest.claims.universe import circuit_universe
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from circuittest.lab import Lab
 
 
+@within((0.0, 1.0))
 def coverage(
     lab: Lab,
     circuit: Circuit,

@@ -7,6 +7,7 @@ difference that is not significant.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -14,6 +15,7 @@ import numpy as np
 from pydantic import Field
 
 from circuittest.circuit import Circuit, prompt_digest
+from circuittest.claims import within
 from circuittest.claims.locked_rows import measured_kept
 from circuittest.claims.pairing import (
     Measure,
@@ -43,6 +45,13 @@ Margin = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 CUTS = 200
 
 
+def _change_of(metric: Measure, side: Side, most: float) -> tuple[float, float]:
+    """Between what a change lies: of accuracies by up to `most`, of other measures by anything."""
+    largest = most if metric == "accuracy" else math.inf
+    return (0.0 if side == "both" else -largest), largest
+
+
+@within(lambda options: _change_of(options["metric"], options["side"], 1.0))
 def drift_behaviour(
     lab: Lab,
     *,
@@ -72,7 +81,7 @@ def drift_behaviour(
     Invalid when the examples are not those of the lock, and when the base was not competent. A tuned model that lost
     the task is no reason: it drifted.
     """
-    checked_margin(margin)
+    checked_margin(margin, 1.0 if metric == "accuracy" else math.inf)
     both = pair(lab, None, baseline)
     choices = {**both.choices(), "margin": margin, "metric": metric, "side": side, "seed": seed}
     if reason := both.reason:
@@ -85,6 +94,7 @@ def drift_behaviour(
     return _drift(both, "drift.behaviour", None, after - before, bounds, side, seed, choices, details)
 
 
+@within(lambda options: _change_of(options["metric"], options["side"], 2.0))
 def drift_function(
     lab: Lab,
     circuit: Circuit,
@@ -123,7 +133,7 @@ def drift_function(
     evaluation examples; and where the weights have nothing in common with the base's, as in a model from another
     training run, because units are compared by their position.
     """
-    checked_margin(margin)
+    checked_margin(margin, 2.0 if metric == "accuracy" else math.inf)
     both = pair(lab, circuit, baseline)
     choices = {**both.choices(), "margin": margin, "metric": metric, "side": side, "seed": seed}
     choices |= {"part": part, "found": found}
@@ -171,6 +181,7 @@ def _restored(both: Pair, column: str) -> tuple[Floats, dict[str, Any]]:
     }
 
 
+@within((0.0, 1.0))
 def drift_structure(
     lab: Lab, circuit: Circuit, *, baseline: str = "lock", margin: Margin, seed: int = 0
 ) -> Estimate:
@@ -190,7 +201,7 @@ def drift_structure(
     the lock holds no ranking of so many members, and where the weights have nothing in common with the base's, as in a
     model from another training run: units are compared by their position.
     """
-    checked_margin(margin)
+    checked_margin(margin, 1.0)
     both = pair(lab, circuit, baseline)
     choices: dict[str, Any] = {**both.choices(), "margin": margin, "seed": seed}
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from circuittest.claims import within
 from circuittest.claims.clusters import Cluster, cluster_labels, clustered, few_clusters
 from circuittest.claims.kept import Ablation, Graded, Where, keep, reach, share
 from circuittest.stats import Estimate, MeanInference, RatioInference
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from circuittest.lab import Lab
 
 
+@within(lambda options: (0.0, 0.5 if options["test"] == "outperform" else inf))
 def equivalence(
     lab: Lab,
     circuit: Circuit,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from circuittest.claims import within
 from circuittest.claims.alike import Alike, Level, Similarity
 from circuittest.claims.stability import described, left_out, used
 from circuittest.claims.subtasks import Subtasks, block_codes
@@ -127,6 +128,7 @@ class FamiliesInference:
         return matrix
 
 
+@within((1.0, math.inf))
 def families(
     lab: Lab,
     *,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from circuittest.claims import within
 from circuittest.claims.kept import Ablation, Graded, Where, keep
 from circuittest.stats import Estimate
 from circuittest.stats.absolute import AbsoluteInference
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from circuittest.lab import Lab
 
 
+@within((0.0, 1.0))
 def independence(
     lab: Lab,
     circuit: Circuit,

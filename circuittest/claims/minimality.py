@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from circuittest.claims import within
 from circuittest.claims.clusters import Cluster, cluster_labels, clustered, few_clusters
 from circuittest.claims.kept import Ablation, Kept, Metric, Positions, Where, halves, keep, too_few
 from circuittest.claims.ranges import Count
@@ -27,6 +28,7 @@ Units = tuple[Unit, ...]
 FEWEST_REFERENCES = 20
 
 
+@within((0.0, 1.0))
 def minimality(
     lab: Lab,
     circuit: Circuit,

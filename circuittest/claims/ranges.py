@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from annotated_types import Ge
+from annotated_types import Ge, Le
+
+from circuittest.controls import MOST
 
 #: A number of draws, of which at least one is needed.
-Count = Annotated[int, Ge(1)]
+Count = Annotated[int, Ge(1), Le(MOST)]
 #: A number of draws; 0 leaves them out.
-CountOrNone = Annotated[int, Ge(0)]
+CountOrNone = Annotated[int, Ge(0), Le(MOST)]
+#: Of a generator of random numbers.
+Seed = Annotated[int, Ge(0)]

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from circuittest.circuit import prompt_digest
-from circuittest.claims import labels
+from circuittest.claims import labels, within
 from circuittest.claims.drift import CUTS
 from circuittest.claims.gates import disjoint, majority
 from circuittest.claims.locked_rows import Rows
@@ -43,6 +43,7 @@ Margin = Annotated[float, Field(gt=0, lt=1)]
 
 
 @labels(*NAMES)
+@within((-1.0, 1.0))
 def regression(
     lab: Lab,
     circuit: Circuit,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from circuittest.claims import within
 from circuittest.claims.clusters import cluster_labels, clustered, few_clusters
 from circuittest.claims.driving import by_examples
 from circuittest.claims.gates import competent
@@ -40,6 +41,7 @@ ALIKE = 0.8
 NEAREST = 5
 
 
+@within((0.0, 1.0))
 def reuse(
     lab: Lab,
     circuit: Circuit,

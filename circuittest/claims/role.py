@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from circuittest.claims import within
 from circuittest.claims.clusters import Cluster, cluster_labels, clustered, few_clusters
 from circuittest.claims.driving import by_examples
 from circuittest.claims.gates import disjoint, usable_circuit
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 FEWEST = 10
 
 
+@within((0.0, 1.0))
 def role(
     lab: Lab,
     circuit: Circuit,

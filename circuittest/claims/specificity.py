@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from circuittest.claims import within
 from circuittest.claims.clusters import Cluster, cluster_labels, clustered, few_clusters, said
 from circuittest.claims.driving import by_examples, log_prob_lost
 from circuittest.claims.gates import at_floor, competent, disjoint, usable_circuit
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from circuittest.lab import Lab
 
 
+@within((-1.0, 1.0))
 def specificity(
     lab: Lab,
     circuit: Circuit,

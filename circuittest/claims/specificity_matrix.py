@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from circuittest.claims import within
 from circuittest.claims.beyond import ends
 from circuittest.claims.clusters import Cluster, cluster_labels, few_clusters, said
 from circuittest.claims.gates import at_floor, competent, usable_circuit
@@ -64,6 +65,7 @@ class Row:
         return own, all(floors)
 
 
+@within((-1.0, 1.0))
 def specificity_matrix(
     lab: Lab,
     *,

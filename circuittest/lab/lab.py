@@ -86,6 +86,9 @@ class Lab(Roles, Claims):
         for option in options:
             if option not in kind.options:
                 raise UsageError(f"{claim} has no option {option!r}", "", did_you_mean(option, kind.options))
+        seed = options.get("seed", 0)
+        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+            raise UsageError(f"the seed of {claim} is {seed!r}", "it is a whole number, 0 or more", "use 0")
         if kind.takes_circuit != (circuit is not None):
             what = "needs a circuit" if kind.takes_circuit else "takes no circuit"
             raise UsageError(

@@ -66,6 +66,14 @@ def _of(model: type[BaseModel]) -> dict[str, Any]:
     schema.pop("title", None)
     for part in schema.get("properties", {}).values():
         part.pop("title", None)
+        if "anyOf" in part:  # a key that is there has a value
+            choices = [choice for choice in part["anyOf"] if choice.get("type") != "null"]
+            part["anyOf"] = choices
+            if len(choices) == 1:
+                part.pop("anyOf")
+                part |= choices[0]
+        if part.get("default", "") is None:
+            part.pop("default")
     return schema
 
 

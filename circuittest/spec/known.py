@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -79,6 +79,45 @@ def check_task(document: Document, task: str, folder: Path) -> None:
             get_task(base)  # says what there is
     except TaskError as error:
         raise document.error(key, error.what, error.why, error.do) from None
+
+
+#: Options of claims that name tasks.
+TASKS = {
+    "reuse": "overlap",
+    "selective": "against",
+    "specificity": "against",
+    "specificity_matrix": "tasks",
+    "transfer": "to",
+}
+
+
+def check_named_tasks(document: Document, path: Path_, claim: str, options: Mapping[str, Any]) -> None:
+    """Refuse a task that no package brings where an option of a claim names it. Raises SpecError."""
+    from circuittest.tasks.catalog import BUILT_IN, get_task, list_tasks
+    from circuittest.tasks.names import is_path
+
+    option = TASKS.get(claim, "")
+    given = options.get(option)
+    names = {(*path, option, i): one for i, one in enumerate(given)} if isinstance(given, list) else {}
+    names = {(*path, option): given} if isinstance(given, str) else names
+    for place, name in names.items():
+        try:
+            base = _base(name)
+            if base not in BUILT_IN and not is_path(base) and base not in list_tasks():
+                get_task(base)  # says what there is
+        except TaskError as error:
+            raise document.error(place, error.what, error.why, error.do) from None
+
+
+def check_given(document: Document, path: Path_, what: str, but: Iterable[str] = ()) -> None:
+    """Refuse keys without a value: what is empty by a slip would be the default without a word. Raises SpecError."""
+    found = document.data
+    for part in path:
+        found = found[part]
+    for key, value in found.items():
+        if value is None and key not in but:
+            do = "give it a value, or remove the key"
+            raise document.error((*path, key), f"{key!r} of {what} is empty", "", do)
 
 
 def check_partitions(

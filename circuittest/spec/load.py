@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,8 @@ from circuittest.claims.groups import Group, referenced, split
 from circuittest.errors import CircuittestError, SpecError, UnitError, UsageError, did_you_mean
 from circuittest.lock import Lock, lock_path
 from circuittest.spec.known import (
+    check_given,
+    check_named_tasks,
     check_partitions,
     check_task,
     examples_of,
@@ -77,6 +80,7 @@ def load_spec(path: str | Path, *, name: str | None = None, locked: bool = True)
         what, why = f"'circuittest' is {found!r}", "this release reads version 1"
         raise document.error(("circuittest",), what, why, "write 'circuittest: 1'")
     file = validate(FileModel, document, (), "the spec")
+    check_given(document, (), "the spec")
     models = (file.model,) if isinstance(file.model, str) else tuple(file.model)
     for index, model in enumerate(models):
         if model in models[:index]:
@@ -157,6 +161,7 @@ def _task(document: Document) -> tuple[str, Mapping[str, Any]]:
     if isinstance(document.data["task"], str):
         return document.data["task"], {}
     task = validate(TaskModel, document, ("task",), "task")
+    check_given(document, ("task",), "task")
     return task.posed(), task.options()
 
 
@@ -211,7 +216,26 @@ def _circuit(document: Document, folder: Path) -> Circuit | Mapping[str, Any]:
         raise document.error(("circuit",), "the circuit is empty", "", do)
     minimal = document.data["circuit"].get("method") == "minimal"
     kind, what = (MinimalCircuit, "circuit (minimal)") if minimal else (FoundCircuit, "circuit")
-    return validate(kind, document, ("circuit",), what).model_dump(exclude_none=True)
+    found = validate(kind, document, ("circuit",), what)
+    check_given(document, ("circuit",), what)
+    _check_used(document)
+    return found.model_dump(exclude_none=True)
+
+
+def _check_used(document: Document) -> None:
+    """Refuse what would be read and then have no part in how the circuit is found."""
+    given = document.data["circuit"]
+    method, level = given.get("method", "eap"), given.get("level", "units")
+    unused = {
+        "steps": method not in ("eap-ig", "minimal") and "only the path of eap-ig has steps",
+        "score": (method == "exact" and "exact patching measures every unit itself")
+        or (level == "edges" and "edges are ranked by their own scores"),
+    }
+    for key, why in unused.items():
+        if why and key in given:
+            raise document.error(
+                ("circuit", key), f"{key!r} of circuit has no use here", why, "remove it", key=True
+            )
 
 
 def _claim(
@@ -236,6 +260,7 @@ def _claim(
         do = f"write '- {claim}: {{min: 0.3}}'"
         raise document.error(path, f"{label} is given no mapping", "a claim has at least a threshold", do)
     options = validate(options_model(claim, kind.function), document, path, label)
+    check_given(document, path, label, but=THRESHOLDS)
     op, threshold = _threshold(document, path, label, options, kind)
     if options.of is not None and options.of not in groups:
         do = did_you_mean(options.of, groups) if groups else "add it under 'groups'"
@@ -252,6 +277,7 @@ def _claim(
         if own.get(name) is not None:
             named += [own[name]] if isinstance(own[name], str) else []
             own[name] = _reference(document, (*path, spelled(name)), own[name], groups)
+    check_named_tasks(document, path, claim, own)
     chosen = options.id or (f"{claim}[{','.join(named)}]" if named else claim)
     for other in earlier:
         if other.id == chosen:
@@ -297,7 +323,9 @@ def _threshold(
         names += f", or 'is' with one of {', '.join(kind.labels)}"
     if not given:
         if takes(kind.function, "margin") and not kind.labels:
-            return "<=", float(options.model_dump()["margin"])
+            margin = float(options.model_dump()["margin"])
+            _check_limits(document, (*path, "margin"), label, margin, options, kind)
+            return "<=", margin
         raise document.error(path, f"{label} has no threshold", "", f"add one of {names}", key=True)
     if len(given) > 1:
         second = max(given, key=lambda key: document.place((*path, key), key=True))
@@ -314,7 +342,34 @@ def _threshold(
             return "is", known(label, value, kind.labels)
         except UsageError as error:
             raise document.error((*path, key), error.what, error.why, error.do) from None
+    _check_limits(document, (*path, key), label, float(value), options, kind)
+    most = options.model_dump().get("margin")
+    if key in ("max", "below") and isinstance(most, float) and float(value) > most:
+        what, why = (
+            f"{key!r} of {label} is {value:g} and its margin {most:g}",
+            "the margin is what may change",
+        )
+        raise document.error((*path, key), what, why, f"remove {key!r}, or write the margin that is meant")
     return THRESHOLDS[key], float(value)
+
+
+def _check_limits(
+    document: Document, path: Path_, label: str, value: float, options: ClaimModel, kind: ClaimKind
+) -> None:
+    """Refuse a threshold that no estimate could reach, or fail to reach."""
+    low, high = kind.limits(
+        options.model_dump(include=options.model_fields_set - set(ClaimModel.model_fields))
+    )
+    if low <= value <= high:
+        return
+    lies = f"between {low:g} and {high:g}" if low > -inf and high < inf else f"at {low:g} or above"
+    lies = lies if low > -inf else f"at {high:g} or below"
+    do = (
+        f"write {value / 100:g} for {value:g} %"
+        if high <= 1 < value <= 100
+        else "write a number that can be reached"
+    )
+    raise document.error(path, f"{str(path[-1])!r} of {label} is {value:g}", f"its estimate lies {lies}", do)
 
 
 def _places(document: Document, groups: Mapping[str, Circuit]) -> dict[str, tuple[int, int]]:

@@ -69,9 +69,9 @@ def _alone(spec: Spec, claim: ClaimSpec, lab: Any, **level: float) -> Any:
         estimate = lab.measure(claim.claim, circuit, decide=threshold, **level, **options)
     except SpecError:
         raise
-    except TaskError as error:
-        _at(spec, "task", error)
-    except (UsageError, CircuitError, UnitError) as error:
+    except (TaskError, UsageError, CircuitError, UnitError) as error:
+        if isinstance(error, TaskError) and "data" not in vars(lab):
+            _at(spec, "task", error)
         what, line, column = error.what, claim.line, claim.column
         raise SpecError(what, error.why, error.do, file=spec.file, line=line, column=column) from error
     if claim.op is None or claim.threshold is None:

@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, create_mod
 from circuittest.circuit import Circuit
 from circuittest.claims import RESERVED
 from circuittest.claims.groups import Group
+from circuittest.claims.ranges import Seed
 from circuittest.lock import Lock
 from circuittest.tasks.names import posed_name
 
@@ -34,7 +35,9 @@ THRESHOLDS: Mapping[str, Comparison] = {
 }
 Word = Annotated[str, StringConstraints(min_length=1, pattern=r"^\S(.*\S)?$")]
 Count = Annotated[int, Field(ge=1)]
-Percent = Annotated[str, StringConstraints(pattern=r"^(100(\.0+)?|\d{1,2}(\.\d+)?)%$")]
+#: Above 0 %, for what is a share of something must hold something.
+_BELOW_100 = r"0?[1-9](\.[0-9]+)?|[1-9][0-9](\.[0-9]+)?|0\.[0-9]*[1-9][0-9]*"
+Percent = Annotated[str, StringConstraints(pattern=rf"^(100(\.0+)?|{_BELOW_100})%$")]
 Ids = Annotated[list[str], Field(min_length=1)]
 
 _CONFIG = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
@@ -239,6 +242,8 @@ def options_model(name: str, function: Callable[..., Any]) -> type[ClaimModel]:
         hint = types.get(option.name, Any)
         if _is_group(hint):
             hint = Word | Ids | (None if default is None else Word)
+        if option.name == "seed" and hint is int:
+            hint = Seed
         fields[option.name] = (hint, Field(default, alias=spelled(option.name)))
     return create_model(f"{name} claim", __base__=ClaimModel, **fields)
 

@@ -124,8 +124,9 @@ def test_circuits_of_files_lie_beside_the_spec(write, tmp_path, monkeypatch):
         ("discover: 200", "discover: 1.5", 3, 29, "'discover' of task is 1.5"),
         ("seed: 3", "seed: true", 3, 55, "'seed' of task is true: it must be a whole number"),
         ("accuracy: argmax", "accuracy: argmx", 3, 81, "it is one of 'argmax' or 'candidates'. Did you mean 'argmax'?"),
+        ("prefix: bos", "prefix: ", 3, 66, "'prefix' of task is empty. Give it a value, or remove the key."),
         # the circuit
-        ("top: 12.5%", "top: 20", 4, 46, "'top' of circuit is 20: it must be text"),
+        ("top: 12.5%", "top: 20", 4, 46, "'top' of circuit is 20: it must be text. Write 20%."),
         ("top: 12.5%", "top: 120%", 4, 46, "it must look like 20%"),
         ("at: 90", "at: 101", 4, 57, "less than or equal to 100"),
         ("score: node", "score: nod", 4, 68, "Did you mean 'node'?"),
@@ -142,6 +143,11 @@ def test_circuits_of_files_lie_beside_the_spec(write, tmp_path, monkeypatch):
         ("{method: eap, universe: heads, top: 12.5%, at: 90, score: node}", "{units: [A->B]}", 4, 19, "not a unit id: 'A'"),
         ("{method: eap, universe: heads, top: 12.5%, at: 90, score: node}", "{units: [1]}", 4, 19, "'units.0' of circuit"),
         ("{method: eap, universe: heads, top: 12.5%, at: 90, score: node}", "{units: []}", 4, 18, "'units' of circuit (of units) is []"),
+        ("top: 12.5%", "top: 0.0%", 4, 46, "it must look like 20%"),
+        ("score: node", "score: ", 4, 68, "'score' of circuit is empty"),
+        ("score: node", "steps: 7", 4, 61, "'steps' of circuit has no use here: only the path of eap-ig has steps"),
+        ("score: node", "score: node, level: edges", 4, 61, "'score' of circuit has no use here: edges are ranked by"),
+        ("method: eap, universe: heads, top: 12.5%, at: 90, score: node", "method: exact, score: node", 4, 26, "'score' of circuit has no"),
         # groups
         ("L5.H1, L5.H6", "L5.H1, L5.H1", 5, 31, "L5.H1 is listed twice"),
         ("L5.H1, L5.H6", "", 5, 23, "'groups.name_movers' of the spec is []: it is empty"),
@@ -159,6 +165,17 @@ def test_circuits_of_files_lie_beside_the_spec(write, tmp_path, monkeypatch):
         ("min: 0.25", "min: 1e-3", 7, 18, "1e-3 is a string, not a number"),
         ("match: layer", "match: layr", 8, 48, "it is one of 'kind' or 'layer'. Did you mean 'layer'?"),
         ("of: name_movers", "of: name_mover", 9, 21, "no group 'name_mover'. Did you mean 'name_movers'?"),
+        ("of: name_movers", "of: ", 9, 21, "'of' of the claim necessity is empty"),
+        ("folds: 4", "seed: -1", 7, 30, "'seed' of the claim reuse is -1: it must be greater than or equal to 0"),
+        ("folds: 4", "overlap: [sva, svaa]", 7, 39, "there is no task 'svaa'. Did you mean 'sva'?"),
+        ("controls: 20", "controls: 1000000", 8, 37, "less than or equal to 10000"),
+        # numbers that the estimate cannot have: the claim would hold, or fail, whatever is measured
+        ("min: 0.25", "min: 25", 7, 18, "'min' of the claim reuse is 25: its estimate lies between 0 and 1. Write 0.25 for 25 %."),
+        ("min: 0.25", "above: -0.5", 7, 20, "'above' of the claim reuse is -0.5: its estimate lies between 0 and 1. Write a number"),
+        ("  - coverage: {id: cover, below: 1.0e-1}", "  - equivalence: {max: 10}", 10, 24, "its estimate lies between 0 and 0.5. Write 0.1"),
+        ("  - coverage: {id: cover, below: 1.0e-1}", "  - families: {partition: template, below: 0}", 10, 44, "its estimate lies at 1 or above"),
+        ("  - coverage: {id: cover, below: 1.0e-1}", "  - drift.behaviour: {margin: 25}", 10, 31, "lies between 0 and 1. Write 0.25 for 25 %"),
+        ("  - coverage: {id: cover, below: 1.0e-1}", "  - drift.structure: {margin: 0.1, max: 0.9}", 10, 41, "is 0.9 and its margin 0.1"),
         ("id: cover", "id: reuse", 10, 20, "the id 'reuse' is taken: the claim in line 7 has it already"),
         ("id: cover", "id: 'a::b'", 10, 20, "it must look like a word of letters"),
         ("id: cover, ", "decide: 3, ", 10, 16, "unknown key 'decide' in the claim coverage"),
@@ -175,6 +192,20 @@ def test_mistakes_are_told_with_their_place(write, old, new, line, column, messa
     assert message in str(error)
     assert (error.line, error.column) == (line, column)
     assert str(error).startswith(f"ioi.circuit.yaml:{line}:{column}: ")
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        "reuse: {max: 1, id: again}",
+        "equivalence: {test: difference, max: 10}",
+        "drift.behaviour: {metric: log_prob, margin: 25}",
+        "drift.behaviour: {side: worse, margin: 0.1, above: -0.5}",
+        "drift.structure: {margin: 0.2, max: 0.1}",
+    ],
+)
+def test_numbers_that_an_estimate_can_have_are_read(write, claim):
+    assert load_spec(write(GOOD.replace("coverage: {id: cover, below: 1.0e-1}", claim)))
 
 
 def test_claims_need_a_circuit_or_a_group(write):
