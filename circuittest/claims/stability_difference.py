@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from circuittest.claims.alike import Alike, Level, Similarity
 from circuittest.claims.gates import competent
@@ -22,7 +24,7 @@ from circuittest.stats.labellings import (
     within_minus_cross,
 )
 from circuittest.stats.simultaneous import StudentInference, subsample_error
-from circuittest.tasks.partitions import MIN_SIZE, Blocks, Partition
+from circuittest.tasks.partitions import MIN_SIZE, AtRandom, Blocks, Partition
 
 if TYPE_CHECKING:
     from circuittest.lab import Lab
@@ -51,10 +53,13 @@ def stability_difference(
 
     Two questions, of which one is asked. With `by`, a feature that is constant within each subtask of `partition`
     (``partition: random:5:0 * parentheses``, ``by: parentheses``): the mean similarity of pairs of subtasks with the
-    same value, less that of pairs with different values. With `against`, another task or another way to ask the same
-    (``against: sports_understanding+chain``): the mean similarity of the pairs of this task's subtasks, less that of
-    the other's, on blocks of the same number of examples. (Sun, arXiv 2505.24731, sections 4 and 5, compares so; its
-    within-means hold the similarity 1 of each circuit with itself, which is left out here.)
+    same value, less that of pairs with different values. Where the partition crosses `by` with other features
+    (``digits * parentheses``), pairs of subtasks that are equal in all of these do not count: they differ in `by`
+    alone, and there are none such within a condition, so that the other features would pass for an effect of `by`. With
+    `against`, another task or another way to ask the same (``against: sports_understanding+chain``): the mean
+    similarity of the pairs of this task's subtasks, less that of the other's, on blocks of the same number of examples.
+    (Sun, arXiv 2505.24731, sections 4 and 5, compares so; its within-means hold the similarity 1 of each circuit with
+    itself, which is left out here.)
 
     Both the examples and the subtasks are sampled, so that the interval is the widest of these: Student's t over
     subsamples of the examples; the permutation of the circuits' labels, shifted; and with `against`, where circuits of
@@ -114,9 +119,10 @@ def stability_difference(
     matrix, drawn = made.found.found.corrected, made.found.found.corrected_replicates
     if not corrected:
         matrix, drawn = made.found.found.halves, made.found.found.replicates
-    statistic = within_minus_cross if by is not None else first_minus_second
+    statistic = partial(within_minus_cross, counted=made.counted) if by is not None else first_minus_second
     arrangements, every = labellings(made.codes, most=labelled, seed=seed)
     permuted = statistic(matrix, arrangements)
+    permuted = permuted[~np.isnan(permuted)]  # labellings without pairs of both kinds say nothing
     error = float(subsample_error(statistic(drawn, arrangements[:1])[:, 0], KEPT_SHARE))
     text = f"Student's t, {made.found.df:.0f} df, error from {replicates} subsamples of {KEPT_SHARE:.0%}"
     count = made.found.blocks.n * len(made.codes)
@@ -144,6 +150,9 @@ def stability_difference(
             "p_less": inference.labels_p("<"),
         },
     }
+    if made.counted is not None:
+        aside = int((~made.counted[np.triu_indices(len(made.codes), 1)]).sum())
+        details["pairs_left_out"] = aside
     hints = [*left_out(made.found), "; ".join(f"{name}: {value:.2f}" for name, value in shown.items())]
     estimate = lab.estimate(
         "stability_difference",
@@ -159,17 +168,30 @@ def stability_difference(
 
 @dataclass(frozen=True, eq=False)
 class _Compared:
-    """Subtasks with their conditions: the code of each block's, the names of the codes, the lab's own rows."""
+    """Subtasks with their conditions.
+
+    Attributes
+    ----------
+    codes, names:
+        The code of each block's condition, and the names of the codes.
+    own:
+        The lab's own rows.
+    counted:
+        [B × B] which pairs count; None for all.
+    """
 
     found: Subtasks
     codes: tuple[int, ...]
     names: tuple[str, ...]
     own: Any
+    counted: NDArray[np.bool_] | None = None
 
     def means(self, matrix: Any) -> dict[str, float]:
         """Mean similarity of the pairs within each condition that has some, and across."""
         codes = np.array(self.codes)
-        upper = np.triu_indices(codes.size, 1)
+        upper = np.nonzero(
+            np.triu(np.ones((codes.size, codes.size)) if self.counted is None else self.counted, 1)
+        )
         pairs, one, two = matrix[upper], codes[upper[0]], codes[upper[1]]
         found = {
             f"within {name}": float(pairs[inside].mean())
@@ -197,7 +219,28 @@ def _within(scores: Scores, partition: Partition, by: str, how: Alike) -> _Compa
             "ones are needed"
         )
     codes = tuple(names.index(value) for value in values)
-    return _Compared(made, codes, names, made.blocks.rows)
+    return _Compared(made, codes, names, made.blocks.rows, _apart(scores, partition, made.blocks, codes))
+
+
+def _apart(
+    scores: Scores, partition: Partition, blocks: Blocks, conditions: Sequence[int]
+) -> NDArray[np.bool_] | None:
+    """Which pairs of blocks [B × B] differ in what the partition says beside the condition; None where all pairs count.
+
+    Random blocks say nothing, and a term that is the same throughout each condition says no more than the condition.
+    """
+    first = [scores.items[int(rows[0])] for rows in blocks.positions]
+    beside = []
+    for term in partition.terms:
+        labels = [str(label) for label in Partition((term,)).labels(first)]
+        told = len(set(zip(conditions, labels, strict=True))) > len(set(conditions))
+        if told and not isinstance(term, AtRandom):
+            beside.append(labels)
+    if not beside:
+        return None
+    codes = np.unique([", ".join(labels) for labels in zip(*beside, strict=True)], return_inverse=True)[1]
+    apart: NDArray[np.bool_] = codes[:, None] != codes[None, :]
+    return None if apart[np.triu_indices(codes.size, 1)].all() else apart
 
 
 def _between(lab: Lab, scores: Scores, partition: Partition, against: str, how: Alike) -> _Compared | str:

@@ -51,7 +51,9 @@ def _every(left: dict[int, int], size: int) -> Iterator[tuple[int, ...]]:
                 yield (label, *rest)
 
 
-def within_minus_cross(similarity: Floats, labels: Labels) -> Floats:
+def within_minus_cross(
+    similarity: Floats, labels: Labels, counted: NDArray[np.bool_] | None = None
+) -> Floats:
     """Mean similarity of pairs with one label, less that of pairs with two labels.
 
     Parameters
@@ -59,11 +61,17 @@ def within_minus_cross(similarity: Floats, labels: Labels) -> Floats:
     similarity:
         [..., B × B].
     labels:
-        [A × B]; the result is [..., A].
+        [A × B]; the result is [..., A], NaN for a labelling without pairs of both kinds.
+    counted:
+        [B × B], symmetric: the pairs that count; by default all.
     """
     upper = np.triu_indices(similarity.shape[-1], 1)
+    if counted is not None:
+        chosen = counted[upper]
+        upper = upper[0][chosen], upper[1][chosen]
     alike = (labels[:, upper[0]] == labels[:, upper[1]]).astype(np.float64)
-    weights = alike / alike.sum(1, keepdims=True) - (1 - alike) / (1 - alike).sum(1, keepdims=True)
+    one, two = (np.where(sums > 0, sums, np.nan) for sums in (alike.sum(1), (1 - alike).sum(1)))
+    weights = alike / one[:, None] - (1 - alike) / two[:, None]
     found: Floats = similarity[..., upper[0], upper[1]] @ weights.T
     return found
 

@@ -55,6 +55,55 @@ def test_forms_that_do_not_matter_make_no_difference() -> None:
     assert low < 0 < high
 
 
+CROSSED = [{"digits": (i % BLOCKS) // 2, "form": "PN"[i % 2]} for i in range(BLOCKS * SIZE)]
+
+
+def test_another_feature_of_the_partition_is_no_effect_of_the_condition() -> None:
+    """Five numbers of digits, each in both forms: pairs across forms alone can have equal digits."""
+    outcomes = []
+    for seed in range(12):
+        means = correlated(0.3, 5, WIDTH, seed)[[k // 2 for k in range(BLOCKS)]]
+        lab = ScoreLab(CROSSED, edges=noisy(means * np.sqrt(WIDTH), CODE, 1.0, seed))
+        found = lab.stability_difference("digits * form", by="form", **FAST)
+        assert abs(found.value) < 0.05  # with these pairs it is about -0.14
+        assert found.details["pairs_left_out"] == 5
+        outcomes += [found.compare(op, 0).outcome for op in ("<", ">")]
+    assert outcomes == ["undecided"] * 24
+
+
+def test_an_effect_of_the_condition_shows_beside_that_of_another_feature() -> None:
+    digits = correlated(0.0, 5, WIDTH, 1)[[k // 2 for k in range(BLOCKS)]]
+    forms = correlated(0.0, 2, WIDTH, 2)[[k % 2 for k in range(BLOCKS)]]
+    lab = ScoreLab(CROSSED, edges=noisy((digits + forms) * np.sqrt(WIDTH), CODE, 1.0))
+    found = lab.stability_difference("digits * form", by="form", **FAST)
+    assert found.value == pytest.approx(0.5, abs=0.05)  # of variance 2, a half is the form's
+    assert found.details["means"]["across"] == pytest.approx(0.0, abs=0.05)
+    assert found > 0.1
+    other = lab.stability_difference(
+        "digits * form", by="digits", **FAST
+    )  # two subtasks of each number of digits
+    assert other.value == pytest.approx(0.5, abs=0.05)
+
+
+def test_random_blocks_beside_a_condition_are_compared_all_with_all() -> None:
+    lab = ScoreLab([{"form": "PN"[i % 2]} for i in range(BLOCKS * SIZE)], edges=two_forms(0.3))
+    found = lab.stability_difference("random:5:0 * form", by="form", **FAST)
+    assert "pairs_left_out" not in found.details
+    # with random blocks crossed with a feature, equal values of that feature are left out within a form, too
+    both = ScoreLab(CROSSED, edges=two_forms(0.3)).stability_difference(
+        "random:2:0 * digits * form", by="form", **{**FAST, "min_size": 8}
+    )
+    assert both.details["pairs_left_out"] == 5 * 6
+
+
+def test_a_term_that_says_no_more_than_the_condition_leaves_no_pair_out() -> None:
+    features = [{"style": "ab"[i % 2], "form": "PN"[i % 2], "all": 1} for i in range(BLOCKS * SIZE)]
+    lab = ScoreLab(features, edges=two_forms(0.3))
+    found = lab.stability_difference("random:5:0 * form * style * all", by="form", **FAST)
+    assert found.value == lab.stability_difference("random:5:0 * form", by="form", **FAST).value
+    assert "pairs_left_out" not in found.details
+
+
 def test_few_subtasks_decide_nothing_and_say_so() -> None:
     few = [{"subtask": i % 6, "form": "PN"[i % 2]} for i in range(144)]
     kinds = correlated(0.2, 2, WIDTH)[[0, 1] * 3] * np.sqrt(WIDTH)
@@ -149,6 +198,13 @@ def test_statistics_by_hand() -> None:
     )
     assert first_minus_second(matrix, labels) == pytest.approx([0.9 - 0.5, 0.1 - 0.4])
     assert within_minus_cross(np.stack([matrix, matrix]), labels).shape == (2, 2)
+    counted = np.ones((4, 4), dtype=bool)
+    counted[0, 1] = counted[1, 0] = False
+    assert within_minus_cross(matrix, labels, counted) == pytest.approx(
+        [0.5 - 0.25, 0.25 - (0.2 + 0.3 + 0.5) / 3]
+    )
+    counted[2, 3] = counted[3, 2] = False
+    assert np.isnan(within_minus_cross(matrix, labels, counted)).tolist() == [True, False]
 
 
 def test_leaving_out_one_circuit_at_a_time() -> None:
