@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from circuittest.lab import Lab
@@ -55,3 +57,10 @@ def test_a_lab_tells_of_attribution_and_ablation():
     # nothing and everything; the circuit; three controls
     assert sorted(total for step, _, total in ended if step == "ablation")[-1] in (16, 24)
     assert all(done == total for _, done, total in ended)
+
+
+def test_a_lab_says_whose_it_is():
+    assert repr(Lab("zoo:gqa", "ioi")) == "Lab(zoo:gqa, ioi)"
+    assert repr(Lab(SimpleNamespace(name="tuned"), "ioi")) == "Lab(tuned, ioi)"
+    assert repr(Lab(SimpleNamespace(name=lambda: "x"), "ioi")) == "Lab(in-memory, ioi)"
+    assert repr(Lab(SimpleNamespace(), "ioi", name="mine")) == "Lab(mine, ioi)"

@@ -221,7 +221,8 @@ class Subject:
         return self._others[key]
 
     def __repr__(self) -> str:
-        model = self._name or (self._model if isinstance(self._model, (str, Path)) else "in-memory")
+        named = self._model if isinstance(self._model, (str, Path)) else getattr(self._model, "name", None)
+        model = self._name or (named if isinstance(named, (str, Path)) else "in-memory")
         task = Path(self._task).name if isinstance(self._task, str) else getattr(self._task, "name", "task")
         return f"Lab({model}, {task})"
 
