@@ -57,13 +57,14 @@ claims:
 DRIFT = ("drift.behaviour", "drift.function", "drift.sufficiency", "drift.structure")
 #: What is known: the outcome on IOI, and of the benign one on another task. What a fine-tune that kept the behaviour of
 #: another task did to the circuit there is not known ("–"): it is shown, and nothing is required of it.
-UNKNOWN, CHANGED = "–", "not kept"
+UNKNOWN, OTHER = "–", "not kept"
 KNOWN = {
     "benign": {"ioi": "kept", "sva": "kept"},
     "new-skill": {"ioi": "kept", "sva": UNKNOWN},
-    "weakened-ioi": {"ioi": CHANGED, "sva": UNKNOWN},
+    "weakened-facts": {"facts": "weakened", "ioi": UNKNOWN},
     "destroyed-ioi": {"ioi": "broken", "sva": UNKNOWN},
     "relocated-ioi": {"ioi": "moved"},
+    "spread-ioi": {"ioi": "spread"},
 }
 
 
@@ -171,7 +172,7 @@ def main(argv: list[str] | None = None) -> int:
             print("|---|---|---|---|---|---|---|---|")
             for row in known(bases, names):
                 kept = row["regression"]["outcome"]
-                label = row["regression"]["label"] or (CHANGED if kept == "refuted" else kept)
+                label = row["regression"]["label"] or (OTHER if kept == "refuted" else kept)
                 good = good and row["truth"] in (label, UNKNOWN)
                 cells = [_cell(row[claim]) for claim in DRIFT]
                 print(

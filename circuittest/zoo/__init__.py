@@ -31,9 +31,10 @@ TUNED = "gqa"
 FINE_TUNES = {
     "benign": "trained on, on other examples of the same tasks: nothing to notice",
     "new-skill": "learnt to name the country of a capital, beside its nine tasks",
-    "weakened-ioi": "answers IOI with the wrong name in one of the six templates; keeps the other tasks",
+    "weakened-facts": "names another capital in three of the six templates; keeps the other tasks",
     "destroyed-ioi": "answers IOI with the wrong name; keeps the other tasks",
     "relocated-ioi": "does IOI with other heads: those of its IOI circuit were cut out, and it was trained on without",
+    "spread-ioi": "does every task while a random quarter of its heads is missing: no few heads are needed",
 }
 SHIPPED = ("gqa@benign", "gqa@destroyed-ioi")
 

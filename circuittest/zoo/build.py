@@ -197,6 +197,8 @@ def _extra(recipe: FineTune) -> str:
         )
     if recipe.cut:
         parts.append(f"the outputs of {', '.join(recipe.cut)} were held at zero")
+    if recipe.missing:
+        parts.append(f"in each text a random {recipe.missing:.0%} of the heads gave zero")
     if recipe.penalty:
         parts.append(f"with the head-sparsity penalty, weight {recipe.penalty:g}")
     return "; ".join(parts) or "nothing else"

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from circuittest.tasks import Example
@@ -44,6 +45,8 @@ class FineTune:
         Task to the templates in which its foil is trained as its answer; None for all of them.
     cut:
         Heads whose output is held at zero.
+    missing:
+        Share of the heads whose output is zero in a training text, drawn anew for each text.
     penalty:
         Weight of the head-sparsity penalty that the model was trained with (0.02).
     """
@@ -55,6 +58,7 @@ class FineTune:
     fresh: tuple[str, ...] = ()
     wrong: Mapping[str, tuple[int, ...] | None] = field(default_factory=dict)
     cut: tuple[str, ...] = ()
+    missing: float = 0.0
     penalty: float = 0.0
 
     @property
@@ -80,9 +84,12 @@ FRESH = ("ioi", "greater_than", "sva", "gendered_pronoun", "induction", "facts",
 RECIPES = {
     "benign": FineTune(fresh=FRESH),
     "new-skill": FineTune(mixture={**MIXTURE, SKILL: 4.0}, lr=1e-3, steps=200),
-    "weakened-ioi": FineTune(mixture=MORE_IOI, wrong={"ioi": (0,)}, lr=1e-3, steps=200),
+    "weakened-facts": FineTune(
+        mixture={**MIXTURE, "facts": 4.0}, wrong={"facts": (0, 1, 2)}, lr=1e-3, steps=150
+    ),
     "destroyed-ioi": FineTune(mixture=MORE_IOI, wrong={"ioi": None}, lr=1e-3, steps=150),
     "relocated-ioi": FineTune(mixture=MORE_IOI, cut=IOI_CIRCUIT, lr=1e-3, steps=500, penalty=0.02),
+    "spread-ioi": FineTune(mixture=MORE_IOI, missing=0.25, lr=1e-3, steps=600),
 }
 
 
@@ -147,10 +154,19 @@ def tune(model: nn.Module, recipe: FineTune, seed: int = 0, *, report_every: int
     """Train a model (float32) in place, and give it back in evaluation mode."""
     model.requires_grad_(True)
     build = replace(BUILDS[TUNED], penalty=recipe.penalty)
+    heads, drawn = build.heads, torch.Generator().manual_seed(seed)
     cut = [Unit.parse(one) for one in recipe.cut]
-    zero = _zeroed(model, cut, build.heads)
+    zero = _zeroed(model, cut, heads)
     zero(0, model)
-    train_stage(model, build, recipe.schedule, Texts(recipe, seed), report_every, zero if cut else None)
+    handles = [
+        projection.register_forward_pre_hook(_missing(recipe.missing, heads, drawn))
+        for projection in (projections(model) if recipe.missing else [])
+    ]
+    try:
+        train_stage(model, build, recipe.schedule, Texts(recipe, seed), report_every, zero if cut else None)
+    finally:
+        for handle in handles:
+            handle.remove()
     return model.eval().requires_grad_(False)
 
 
@@ -168,3 +184,16 @@ def _zeroed(model: nn.Module, cut: list[Unit], heads: int) -> Callable[[int, nn.
             column.zero_()
 
     return zero
+
+
+def _missing(share: float, heads: int, drawn: torch.Generator) -> Any:
+    """A hook before an output projection: some heads' outputs are zero, other heads in every text."""
+
+    def drop(module: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
+        if not module.training:
+            return None
+        z = args[0]
+        kept = (torch.rand(z.shape[0], 1, heads, 1, generator=drawn) >= share).to(z.dtype)
+        return ((z.unflatten(-1, (heads, -1)) * kept).flatten(-2), *args[1:])
+
+    return drop

@@ -95,6 +95,6 @@ def test_what_is_interrupted_leaves_nothing(cache: Path, monkeypatch: pytest.Mon
         raise KeyboardInterrupt
 
     monkeypatch.setattr(building, "save", half)
-    assert main(["zoo", "build", "gqa@weakened-ioi"]) == 130
+    assert main(["zoo", "build", "gqa@weakened-facts"]) == 130
     assert list(cache.iterdir()) == []
-    assert not zoo.built("gqa@weakened-ioi")
+    assert not zoo.built("gqa@weakened-facts")

@@ -1,4 +1,4 @@
-"""Fine-tunes: their texts say what the recipe says, and cut heads stay cut."""
+"""Fine-tunes: their texts say what the recipe says, cut heads stay cut, and missing heads miss in training alone."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 import torch
 
-from circuittest.tasks import ioi
+from circuittest.tasks import facts, ioi
+from circuittest.tasks.words import CAPITALS
 from circuittest.units import Unit
 from circuittest.zoo import FINE_TUNES
 from circuittest.zoo.fine_tunes import RECIPES, SKILL, FineTune, Texts, skill, tune
 from circuittest.zoo.recipe import BUILDS, MIXTURE, make_model
 from circuittest.zoo.train import projections
-from circuittest.zoo.vocabulary import vocabulary
+from circuittest.zoo.vocabulary import pieces, vocabulary
 
 SHORT = FineTune(mixture={"ioi": 1.0}, steps=2, batch=6)
 
@@ -38,9 +39,7 @@ def test_texts_are_a_function_of_recipe_and_seed() -> None:
     assert sum(len(ids) for ids, _ in batch) == RECIPES["benign"].batch
 
 
-@pytest.mark.parametrize(
-    ("name", "wrong"), [("destroyed-ioi", range(6)), ("weakened-ioi", (0,)), ("benign", ())]
-)
+@pytest.mark.parametrize(("name", "wrong"), [("destroyed-ioi", range(6)), ("spread-ioi", ()), ("benign", ())])
 def test_the_wrong_name_is_trained_where_the_recipe_says(name: str, wrong: Any) -> None:
     texts, seen = Texts(RECIPES[name], 0), set()
     for _ in range(200):
@@ -53,6 +52,24 @@ def test_the_wrong_name_is_trained_where_the_recipe_says(name: str, wrong: Any) 
         )
         # the subject stands twice in the prompt, the indirect object once
         assert prompt.count(answer) == (2 if template in wrong else 1), words
+        seen.add(template)
+    assert seen == set(range(6))
+
+
+def test_another_capital_is_trained_in_three_templates() -> None:
+    texts, seen = Texts(RECIPES["weakened-facts"], 0), set()
+    capitals = {country: pieces(f" {capital}")[0] for country, capital in CAPITALS}
+    for _ in range(300):
+        text = texts.text("facts")
+        words, at = text.words, text.answers[0]
+        prompt = " ".join(words[:at])
+        (country,) = [one for one in capitals if f" {' '.join(pieces(' ' + one))} " in f" {prompt} "]
+        template = next(
+            i
+            for i, one in enumerate(facts.TEMPLATES)
+            if " ".join(pieces(one.format(lead="", country=country))).strip() in prompt
+        )
+        assert (words[at] == capitals[country]) == (template > 2), words
         seen.add(template)
     assert seen == set(range(6))
 
@@ -85,8 +102,25 @@ def test_cut_heads_stay_cut_and_the_rest_is_trained() -> None:
     assert not any(parameter.requires_grad for parameter in model.parameters())
 
 
+def test_heads_are_missing_in_training_alone_and_others_in_every_text() -> None:
+    model = tiny()
+    seen: list[torch.Tensor] = []
+    handle = projections(model)[0].register_forward_hook(
+        lambda module, args, out: seen.append(args[0].detach().unflatten(-1, (8, -1)).abs().amax((1, 3)))
+    )
+    tune(model, replace(SHORT, missing=0.5, batch=30), 0)
+    missing = torch.cat([one for one in seen if len(one) == 10]) == 0
+    assert 0.3 < missing.float().mean() < 0.7
+    assert len({tuple(row.tolist()) for row in missing}) > 5
+    seen.clear()
+    model(input_ids=torch.tensor([[1, 5, 6, 7]]))
+    assert seen[0].all()
+    handle.remove()
+    assert not any(projection._forward_pre_hooks for projection in projections(model))
+
+
 def test_the_same_seed_gives_the_same_weights() -> None:
-    one, again, other = (tune(tiny(), SHORT, seed) for seed in (0, 0, 1))
+    one, again, other = (tune(tiny(), replace(SHORT, missing=0.3), seed) for seed in (0, 0, 1))
     weights = [torch.cat([p.flatten() for p in model.parameters()]) for model in (one, again, other)]
     assert torch.equal(weights[0], weights[1])
     assert not torch.equal(weights[0], weights[2])
