@@ -10,7 +10,7 @@ from circuittest.claims import within
 from circuittest.claims.clusters import Cluster, cluster_labels, clustered, few_clusters
 from circuittest.claims.driving import by_examples
 from circuittest.claims.gates import disjoint, usable_circuit
-from circuittest.find.roles.kinds import PATTERNS, Role
+from circuittest.find.roles.kinds import AT_ANSWER, PATTERNS, Role
 from circuittest.stats import Estimate, Inference, MeanInference
 from circuittest.stats.least import LeastInference
 from circuittest.units import Unit
@@ -49,18 +49,20 @@ def role(
     heads:
         "mean": the mean over the group's heads. "least": every head has it (an intersection-union test).
     positions:
-        For patterns: the queries that count.
+        Of patterns alone: the queries that count (of "answer-token" and "foil-token" always the last).
     cluster:
         Which examples are drawn together (`circuittest.claims.clusters`).
     seed:
         Of the resampling.
 
     Invalid when the group is empty, holds anything but heads, KV groups and attention layers, or was chosen on
-    evaluation examples, and when fewer than ten examples have a score.
+    evaluation examples, when `positions` are given for a role that is no pattern, and when fewer than ten examples have
+    a score.
     """
     pattern = kind in PATTERNS
     choices: dict[str, Any] = {"role": kind, "heads": heads, "cluster": cluster, "seed": seed}
-    choices |= {"role_positions": positions} if pattern else {}
+    if pattern:
+        choices["role_positions"] = "answer" if kind in AT_ANSWER else positions
 
     def invalid(reason: str, details: dict[str, Any] | None = None) -> Estimate:
         return lab.estimate(
@@ -69,6 +71,10 @@ def role(
 
     if reason := usable_circuit(circuit) or disjoint(lab, circuit) or _no_heads(circuit):
         return invalid(reason)
+    if positions != "all" and not pattern:
+        return invalid(
+            f"positions are those of queries, and {kind} is no pattern of attention: leave them out"
+        )
     if kind == "successor" and cluster != "none":
         return invalid("successors are scored on series of tokens, which have no clusters")
     units = lab.layout.expand(circuit.units)

@@ -104,6 +104,7 @@ def test_positions_are_a_choice(lab: Lab) -> None:
     found = lab.role(lab.circuit(["L1.H0"]), kind="induction", positions="answer")
     assert found.choices["role_positions"] == "answer"
     assert "role_positions" not in lab.role(lab.circuit(["L1.H2"]), kind="copy").choices
+    assert lab.role(lab.circuit(["L1.H0"]), kind="answer-token").choices["role_positions"] == "answer"
 
 
 @pytest.mark.parametrize(
@@ -112,6 +113,7 @@ def test_positions_are_a_choice(lab: Lab) -> None:
         ([], {}, "the circuit is empty"),
         (["L0.MLP"], {}, "L0.MLP has no attention"),
         (["embed->L0.MLP"], {}, "the circuit holds edges"),
+        (["L1.H2"], {"kind": "copy", "positions": "answer"}, "copy is no pattern of attention"),
         (["L1.H4"], {"kind": "successor", "cluster": "template"}, "series of tokens, which have no clusters"),
     ],
 )
