@@ -41,9 +41,12 @@ def on_ray(
     if ours:
         try:
             ray.init(address=address, log_to_driver=False, include_dashboard=False, configure_logging=False)
-        except (ConnectionError, ValueError) as error:
-            why = str(error).strip().splitlines()[0]
-            raise UsageError(f"there is no Ray cluster at {address!r}", why, "start it: ray start") from error
+        # without a common base: there is no cluster, or it does not start in time
+        except Exception as error:
+            why = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            here = address == "local"
+            what = "Ray does not start here" if here else f"there is no Ray cluster at {address!r}"
+            raise UsageError(what, why, "start it: ray start --head") from error
     try:
         wants: dict[str, Any] = {"num_cpus": 1, "num_gpus": gpus, "max_retries": TRIES - 1}
         if memory is not None:

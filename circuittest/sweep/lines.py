@@ -33,7 +33,7 @@ def lines(title: str, names: Sequence[str], drawn: Sequence[Line], *, up: str) -
     rows = nice(min(0.0, *ends), max(ends))
     right = _LEFT + _STEP * max(len(names) - 1, 1)
     width = right + 14 + 6.6 * max(len(one.name) for one in drawn)
-    head = 6.5 * min(max(map(len, names)), 24)
+    head = 7.3 * min(max(map(len, names)), 24)
 
     def place(at: int, value: float) -> tuple[float, float]:
         return _LEFT + _STEP * at, _BOTTOM - (value - rows[0]) / (rows[-1] - rows[0]) * (_BOTTOM - _TOP)
