@@ -109,6 +109,8 @@ def test_the_number_of_closure_stops_and_ranks_stay_untested() -> None:
     assert found.choices["looks"] == [10, 20, 40, 100]
     assert found.label is None
     assert "stopped at 10 of 100 controls" in found.labels["load-bearing"].reason
+    assert found.details["log_prob"]["p"] == 1 / 11
+    assert found.details["log_prob"]["p_load_bearing"] == found.labels["load-bearing"].p_value == 1.0
     assert lab_of(needs).closure(PAIR, controls=100).label == "load-bearing"
 
 
