@@ -123,6 +123,11 @@ def concentration(
         return invalid(gate.reason)
     members = members_of(lab.layout, per, size)
     searched = _Search(lab, members, everything, measure, ablation, by_scores=order == "attribution")
+    if order == "greedy" and not searched.reach > 0:
+        return invalid(
+            f"on discovery examples ablating everything changes {measure} by {-searched.reach:.3g}, so that a greedy "
+            "order has no damage to reach: use another metric or ablation, or order: static"
+        )
     ordered = searched.order(greedily=order == "greedy", damage=damage)
     found = damage_of(
         lambda sets: lab.outcomes(sets, value=ablation).measure(measure),
@@ -215,6 +220,11 @@ class _Search:
 
     def _table(self, sets: Sequence[tuple[Unit, ...]]) -> OutcomeTable:
         return self.lab.outcomes(sets, value=self.ablation, split="discover")
+
+    @property
+    def reach(self) -> float:
+        """What ablating everything costs; NaN where the order comes from scores."""
+        return float("nan") if self._scan is None else float(self._scan.reach.mean())
 
     def order(self, *, greedily: bool, damage: float) -> tuple[int, ...]:
         """Of the scan, re-scored after every step until the damage is done, or of the scores."""

@@ -133,10 +133,13 @@ def greedy(measure: Measure, found: Scan, damage: float) -> tuple[int, ...]:
 
     All that are left are ablated again together with those before; the rest follow in the order of the scan. Partners
     that do nothing alone are found only here, and only once one of them is in.
+
+    Raises UsageError where ablating everything costs nothing, so that there is no share of it.
     """
+    whole = _positive(found.reach)
     chosen = [found.order[0]]
     done = float(found.effects[chosen[0]])
-    while done < damage * float(found.reach.mean()) and len(chosen) < len(found.members):
+    while done < damage * whole and len(chosen) < len(found.members):
         left = [i for i in found.order if i not in chosen]
         before = tuple(unit for i in chosen for unit in found.members[i].units)
         lost = found.base - measure([(*before, *found.members[i].units) for i in left])
@@ -172,8 +175,8 @@ class Damage:
 
     @property
     def curve(self) -> dict[int, float]:
-        """Size → share of the reach; it may exceed 1 and need not rise."""
-        span = float(self.reach.mean())
+        """Size → share of the reach; it may exceed 1 and need not rise. Raises UsageError where there is no reach."""
+        span = _positive(self.reach)
         return {k: float(row.mean() / span) for k, row in zip(self.sizes, self.lost, strict=True)}
 
     def units_to(self, level: float = 0.8, seed: int = 0) -> CrossingInference:
@@ -197,6 +200,18 @@ def curve_sizes(count: int) -> list[int]:
     while found[-1] < count:
         found.append(min(count, max(found[-1] + 1, int(found[-1] * 1.1))))
     return found
+
+
+def _positive(reach: Floats) -> float:
+    """Its mean. Raises UsageError where nothing may be divided by it."""
+    mean = float(reach.mean())
+    if not mean > 0:
+        raise UsageError(
+            f"ablating everything changes the metric by {-mean:.3g}",
+            "there is nothing to lose of which a share could be taken",
+            "use another metric, ablation or task",
+        )
+    return mean
 
 
 def _finite(value: float) -> float | None:

@@ -142,3 +142,18 @@ def test_refusals(lab: Lab) -> None:
         lab.scan(order="best")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="unknown member 'heads'"):
         lab.scan("heads")  # type: ignore[arg-type]
+
+
+def test_no_share_is_taken_of_what_ablation_does_not_cost() -> None:
+    """With everything ablated the metric is higher: shares of that would call an improvement damage."""
+    model = Additive({"L0.H1": -3.0, "L2.H3": -1.0})
+    found = heads(model)
+    with pytest.raises(UsageError, match="ablating everything changes the metric by 4"):
+        greedy(model, found, 0.8)
+    grown = damage(model, found.ordered, HEADS)
+    assert grown.lost[-1].mean() == pytest.approx(-4.0)
+    with pytest.raises(UsageError, match="nothing to lose"):
+        _ = grown.curve
+    assert heads(Additive({})).effects == pytest.approx(np.zeros(12))
+    with pytest.raises(UsageError, match="nothing to lose"):
+        greedy(Additive({}), heads(Additive({})), 0.8)
