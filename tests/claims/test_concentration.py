@@ -170,6 +170,7 @@ def test_what_cannot_be_judged() -> None:
     assert "no discovery examples" in lab_of({A: 9.0}, data=task_data(0, 30)).concentration().invalid
     flat = TableLab(lambda u, i: float(len(u) < 16), layout=LAYOUT, graded=lambda u, i: float(i % 7))
     assert "contains zero" in flat.concentration().invalid
+    assert "a greedy order has no damage to reach" in flat.concentration(order="greedy").invalid
     one = lab_of({A: 9.0}, data=task_data(2, 60)).concentration()
     assert "too few" in one.details["easy_and_hard"]["undefined"]
 
