@@ -1,7 +1,6 @@
-"""Roles of real heads: found by their scores, judged on other examples, and needed far more than random heads.
+"""Roles of SmolLM2's heads: found by their scores, judged on other examples, and needed far more than random heads.
 
-SmolLM2-135M, and Gemma-3-270M where its terms are accepted; minutes each. Skipped, with the reason, where the weights
-cannot be had. docs/roles.md has the numbers of one run.
+Ten minutes of CPU. Skipped, with the reason, where the weights cannot be had. docs/roles.md has the numbers of one run.
 """
 
 from __future__ import annotations
@@ -15,30 +14,22 @@ from tests.helpers.real import file_of, measured_apart
 
 pytestmark = [pytest.mark.real_model, pytest.mark.slow, pytest.mark.timeout(7200)]
 
-#: The heads with the largest scores on lists, by role, and those that copy the answer on IOI.
-KNOWN: dict[str, dict[str, set[str]]] = {
-    "smollm2": {
-        "induction": {"L17.H4", "L18.H6"},
-        "previous-token": {"L11.H1", "L16.H0"},
-        "name movers": {"L23.H0", "L23.H1"},
-    },
-    "gemma3": {"induction": {"L5.H1", "L5.H2"}, "previous-token": {"L2.H3", "L4.H1"}, "name movers": set()},
-}
 
-
-@pytest.fixture(scope="module", params=list(KNOWN))
-def found(request: pytest.FixtureRequest) -> dict[str, Any]:
-    file = file_of(request.param)
+@pytest.fixture(scope="module")
+def found() -> dict[str, Any]:
+    file = file_of("smollm2")
     if isinstance(file, str):
         pytest.skip(file)
-    return {"known": KNOWN[request.param], **measured_apart(request.param, "tests.helpers.roles_of")}
+    return dict(measured_apart("smollm2", "tests.helpers.roles_of"))
 
 
 def test_known_heads_score_highest(found: dict[str, Any]) -> None:
-    lists = found["scores"]["induction"]
-    for kind in ("induction", "previous-token"):
-        assert set(list(lists[kind])[:2]) == found["known"][kind]
-    assert found["known"]["name movers"] <= set(found["name movers"])
+    lists, ioi = found["scores"]["induction"], found["scores"]["ioi"]
+    assert set(list(lists["induction"])[:2]) == {"L17.H4", "L18.H6"}
+    assert set(list(lists["previous-token"])[:2]) == {"L11.H1", "L16.H0"}
+    assert ioi["answer-token"]["L24.H4"] > 0.6
+    assert ioi["copy-suppression"]["L24.H4"] > 0.9
+    assert {"L23.H0", "L23.H1"} <= set(found["name movers"])
 
 
 def test_roles_hold_on_other_examples(found: dict[str, Any]) -> None:
