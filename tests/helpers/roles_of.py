@@ -99,7 +99,7 @@ def measured(name: str, discover: int, evaluate: int, controls: int) -> dict[str
 if __name__ == "__main__":
     parser = ArgumentParser()
     parser.add_argument("name", choices=list(PREFIXES))
-    parser.add_argument("--discover", type=int, default=16)
+    parser.add_argument("--discover", type=int, default=30)
     parser.add_argument("--evaluate", type=int, default=30)
     parser.add_argument("--controls", type=int, default=45)
     given = parser.parse_args()

@@ -1,6 +1,6 @@
 """Roles of SmolLM2's heads: found by their scores, judged on other examples, and needed far more than random heads.
 
-Ten minutes of CPU. Skipped, with the reason, where the weights cannot be had. docs/roles.md has the numbers of one run.
+Minutes of CPU. Skipped, with the reason, where the weights cannot be had. docs/roles.md has the numbers of one run.
 """
 
 from __future__ import annotations
