@@ -31,7 +31,7 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 def add_model(parser: argparse.ArgumentParser, *, several: str = "") -> None:
     """The options that name a model and say how to load it. `several`: what more of them mean, where there may be."""
-    told = "zoo:NAME, a hub id, a directory or a GGUF file"
+    told = "zoo:NAME, a hub id (ID or ID@REVISION), a directory or a GGUF file"
     if several:
         parser.add_argument("--model", required=True, nargs="+", metavar="MODEL", help=f"{told}; {several}")
     else:
