@@ -102,13 +102,17 @@ class Subject:
     @cached_property
     def data(self) -> TaskData:
         """The examples as this model sees them. Raises TaskError."""
-        from circuittest.tasks import TaskData, prepare
+        from circuittest.tasks import Posed, TaskData, as_task, prepare
 
         if isinstance(self._task, TaskData):
             return _disjoint(self._task)
-        return prepare(
-            self._task, self.model.tokenizer, prefix=self._prefix, answers=self._answers, **self._sizes
-        )
+        task = as_task(self._task)
+        how: dict[str, Any] = {"prefix": self._prefix, "answers": self._answers, **self._sizes}
+        if isinstance(task, Posed) and task.written:
+            from circuittest.lab.chains import write_chains
+
+            return write_chains(self.model, task, prepare(task.as_shown(), self.model.tokenizer, **how))
+        return prepare(task, self.model.tokenizer, **how)
 
     @property
     def layout(self) -> Layout:
@@ -228,7 +232,7 @@ class Subject:
 
 
 def _disjoint(data: TaskData) -> TaskData:
-    """The same data; TaskError where a prompt is in both splits: what chooses must not judge."""
+    """The same data; TaskError where a prompt is in both splits (what chooses must not judge), or twice in one."""
     chosen = {item.prompt_ids for item in data.discover}
     if both := sum(item.prompt_ids in chosen for item in data.evaluate):
         raise TaskError(
@@ -236,4 +240,12 @@ def _disjoint(data: TaskData) -> TaskData:
             "what chooses circuits, orders and means must not judge them",
             "leave them out of one of the two",
         )
+    for split in ("discover", "evaluate"):
+        items = getattr(data, split)
+        if more := len(items) - len({(item.prompt_ids, item.answer_ids) for item in items}):
+            raise TaskError(
+                f"task {data.task!r}: {more} of {len(items)} examples of {split!r} are there already",
+                "each would count as a new one, and intervals would be too short",
+                "leave them out",
+            )
     return data

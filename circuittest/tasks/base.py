@@ -48,7 +48,9 @@ class Task(ABC):
     token; otherwise its first token is scored. With ``partial``, candidates that a tokenizer cannot write
     in place are left out, as long as half of the answers, of the foils and of the counterfactual answers
     remain. ``digest`` identifies the file of a task that has one, and ``lines`` holds the line of each of its
-    examples. ``leaks``: examples of one group tell each other's answers, so that none shares a group with the
+    examples. ``chain``: the words between
+    which its prompts hold a chain of thought, if they do, so that a model can write its own (`circuittest.lab.chains`).
+    ``leaks``: examples of one group tell each other's answers, so that none shares a group with the
     solved examples in front of it. ``pooled``: it has pools. ``pool`` is ``train``, ``dev`` or ``test``: the
     three share no key (see :mod:`circuittest.tasks.splits`); the models of the zoo were trained on ``train``
     only. ``variant`` is one of ``variants`` or ``auto`` (the first that fits the tokenizer).
@@ -61,6 +63,7 @@ class Task(ABC):
     accuracy: str = "argmax"
     metric: str = "logit_diff"
     variants: tuple[str, ...] = ("default",)
+    chain: tuple[str, str] | None = None
     single_token: bool = True
     partial: bool = False
     pooled: bool = True

@@ -96,6 +96,14 @@ REASONS: Mapping[str, tuple[str, str]] = {
         "its prompt came before",
         "ask for fewer examples, or add wordings",
     ),
+    "unfinished": (
+        "the model's chain of thought does not come to its answer",
+        "put solved chains in front (+3shots), or take a model that can write them",
+    ),
+    "respelled": (
+        "the tokenizer splits what the model wrote in another way than the model did",
+        "take another model; what is read must be what was written",
+    ),
     "shot": (
         "it is one of the solved examples in front, or they tell its answer",
         "ask for fewer shots",

@@ -72,9 +72,11 @@ class Posed(Task):
 
     ``shots``: so many solved examples in front of every prompt, the same for all, none of which is measured. ``chat``:
     prompts in the tokenizer's chat template. ``variant``: one of the task's instead of the one it was made with.
+    ``written``: the model writes the chains of thought itself (`circuittest.lab.chains`), which needs a lab.
     Features, index and group of the examples stay those of the bare task. The name says it all: ``ioi+4shots+chat``
     is the same task (`circuittest.tasks.names`).
-    Raises TaskError for a variant that the task does not have, and for a negative number of shots.
+    Raises TaskError for a variant that the task does not have, for a negative number of shots, and for chains of a task
+    without any, or in a chat.
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class Posed(Task):
         shots: int = 0,
         chat: bool = False,
         variant: str | None = None,
+        written: bool = False,
     ) -> None:
         given = as_task(task)
         if isinstance(given, Posed):
@@ -95,13 +98,22 @@ class Posed(Task):
             raise TaskError(
                 f"task {given.name!r} has no variant {variant!r}", do=f"use one of: {', '.join(known)}"
             )
+        if written and (given.chain is None or chat):
+            raise TaskError(
+                f"task {given.name!r} has no chain of thought to be written" + (" in a chat" if chat else ""),
+                do="leave out 'chat'" if given.chain else "leave out 'written'",
+            )
         self.task = copy.copy(given)
         self.task.variant = variant or given.variant
-        self.shots, self.chat = shots, chat
-        for key in ("description", "citation", "chance", "accuracy", "metric", "variants", "digest"):
+        self.shots, self.chat, self.written = shots, chat, written
+        for key in ("description", "citation", "chance", "accuracy", "metric", "variants", "chain", "digest"):
             setattr(self, key, getattr(given, key))
-        self.name = posed_name(given.name, variant=variant, shots=shots, chat=chat)
+        self.name = posed_name(given.name, variant=variant, shots=shots, chat=chat, written=written)
         super().__init__(pool=given.pool, variant=self.task.variant)
+
+    def as_shown(self) -> Posed:
+        """The same with the chains of thought that the task writes."""
+        return Posed(self.task, shots=self.shots, chat=self.chat)
 
     def draw(self, rng: random.Random, pool: str, variant: str) -> Example:
         return self.task.draw(rng, pool, variant)

@@ -16,13 +16,16 @@ def is_path(name: str) -> bool:
     return _FILE.fullmatch(name) is not None
 
 
-def posed_name(name: str, *, variant: str | None = None, shots: int = 0, chat: bool = False) -> str:
+def posed_name(
+    name: str, *, variant: str | None = None, shots: int = 0, chat: bool = False, written: bool = False
+) -> str:
     """The name of a task with what is asked of it."""
     parts = [
         name,
         *([variant] if variant else []),
         *([f"{shots}shots"] if shots else []),
         *(["chat"] if chat else []),
+        *(["written"] if written else []),
     ]
     return "+".join(parts)
 
@@ -30,7 +33,7 @@ def posed_name(name: str, *, variant: str | None = None, shots: int = 0, chat: b
 def split_name(name: str) -> tuple[str, dict[str, Any]]:
     """The bare name or path, and the options of `Posed` that the rest asks for; the inverse of `posed_name`.
 
-    A word that is neither ``chat`` nor a number of shots is a variant. A file's own name may hold a "+".
+    A word that is neither ``chat``, ``written`` nor a number of shots is a variant. A file's own name may hold a "+".
 
     Raises
     ------
@@ -41,7 +44,7 @@ def split_name(name: str) -> tuple[str, dict[str, Any]]:
     base, rest = match.groups() if match else (name.split("+")[0], name[len(name.split("+")[0]) :])
     how: dict[str, Any] = {}
     for part in rest.split("+")[1:]:
-        key, value = ("chat", True) if part == "chat" else ("variant", part)
+        key, value = (part, True) if part in ("chat", "written") else ("variant", part)
         if shots := _SHOTS.fullmatch(part):
             key, value = "shots", int(shots[1])
         if key in how:

@@ -71,10 +71,16 @@ def prepare(
     gives exactly the answer and then neither letter nor digit, the metric is the log-probability of its
     tokens, and foils play no part. Solved examples in front, chats and
     variants: give the task as :class:`~circuittest.tasks.frame.Posed`. Raises TaskError if the prefix is impossible, if
-    no example can be used, or if fewer can be used than asked; the message says why, with counts.
+    chains of thought are to be written by a model, if no example can be used, or if fewer can be used than asked; the
+    message says why, with counts.
     """
     given = as_task(task)
     posed = given if isinstance(given, Posed) else Posed(given)
+    if posed.written:
+        raise TaskError(
+            f"task {given.name!r}: its chains of thought are written by a model, and none was given",
+            do="make a Lab of model and task, or leave out 'written'",
+        )
     source, shots, chat = posed.task.fitted(tokenizer), posed.shots, posed.chat
     if discover < 0 or evaluate < 0 or discover + evaluate == 0:
         raise TaskError(

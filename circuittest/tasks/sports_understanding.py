@@ -42,10 +42,9 @@ TEMPLATES = (
     'Could this be true, yes or no? "{sentence}."\nAnswer:',
     '"{sentence}." Is that plausible?\nAnswer:',
 )
-CHAIN = (
-    " Let's think step by step. {athlete} is a {plays} player. Someone who {action} plays {part_of}."
-    " So the answer is"
-)
+#: Before and after the reasoning.
+OPENS, CLOSES = " Let's think step by step.", " So the answer is"
+CHAIN = OPENS + " {athlete} is a {plays} player. Someone who {action} plays {part_of}." + CLOSES
 
 
 class SportsUnderstanding(Task):
@@ -54,8 +53,9 @@ class SportsUnderstanding(Task):
     the tokenizer writes with unequal lengths are left out.
 
     Variant ``direct`` asks for the answer. Variant ``chain`` puts the reasoning before it, which names both sports:
-    what is left is to compare them. The reasoning is written by the task, the same for every model; what a model would
-    write itself is not measured. The pools differ in (athlete, action, manner, template): a fact has to be known.
+    what is left is to compare them. The reasoning is written by the task, the same for every model; with ``written`` in
+    the task's name the model writes its own (`circuittest.lab.chains`). The pools differ in (athlete, action, manner,
+    template): a fact has to be known.
     """
 
     name = "sports_understanding"
@@ -67,6 +67,7 @@ class SportsUnderstanding(Task):
     chance = 0.5
     accuracy = "candidates"
     variants = ("direct", "chain")
+    chain = (OPENS, CLOSES)
 
     def draw(self, rng: random.Random, pool: str, variant: str) -> Example:
         while True:
