@@ -78,7 +78,7 @@ def stability_difference(
     The other options are those of `circuittest.claims.stability.stability`.
 
     Invalid as stability is (under either condition), when neither or both questions are asked, when the feature varies
-    within a subtask, and when a condition has too few subtasks.
+    within a subtask, when a condition has too few subtasks, and when two tasks are scored by different metrics.
     """
     how = Alike.of(locals())
     chosen = Partition.parse(partition)
@@ -246,6 +246,11 @@ def _apart(
 def _between(lab: Lab, scores: Scores, partition: Partition, against: str, how: Alike) -> _Compared | str:
     """The subtasks of two tasks on the same model, in blocks of one size."""
     other = lab.on(against)
+    if other.metric != lab.metric:
+        return (
+            f"the scores of {against} are derivatives of {other.metric} and those of {lab.data.task} of {lab.metric}: "
+            f"what differs with the metric would pass for the condition; make the lab with metric={other.metric!r}"
+        )
     gate = competent(other, other.layout.universe("all"), other.accuracy)
     if not gate.passed:
         return f"{against}: {gate.reason}"

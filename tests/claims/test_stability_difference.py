@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -177,6 +178,14 @@ def test_a_task_that_the_model_cannot_do_is_no_condition() -> None:
         "few: the model is not competent"
         in lab.stability_difference("subtask", against="few", **FAST).invalid
     )
+
+
+def test_scores_of_different_metrics_are_not_compared() -> None:
+    other = ScoreLab(FEATURES, edges=two_forms(0.3))
+    other.data = replace(other.data, metric="logit_diff")
+    lab = other_task(two_forms(0.3), others={"few": other})
+    found = lab.stability_difference("subtask", against="few", **FAST)
+    assert "few are derivatives of logit_diff and those of chain of log_prob" in found.invalid
 
 
 def test_labellings_are_all_different_and_the_given_one_comes_first() -> None:
