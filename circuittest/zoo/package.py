@@ -109,7 +109,10 @@ def card(name: str, facts: dict[str, Any]) -> str:
     seeds = ", ".join(str(note["seed"]) for note in notes)
     several = f"of the seeds trained ({seeds}) the one whose worst task is best on the `choice` half"
     if facts.get("named"):
-        several = f"of the seeds trained ({seeds}) the one that another model of the zoo was trained on from"
+        several = (
+            f"of the seeds trained ({seeds}) the first, on which other models and the examples rest; so the `choice` "
+            "half decided nothing"
+        )
     template = (Path(__file__).parent / "card.md").read_text()
     return template.format(
         name=name,
@@ -225,7 +228,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m circuittest.zoo.package", description=__doc__)
     parser.add_argument("--model", choices=list(BUILDS), required=True)
     parser.add_argument("runs", nargs="+", type=Path)
-    parser.add_argument("--ship", type=int, help="ship this seed, from which another model was trained on")
+    parser.add_argument("--ship", type=int, help="ship this seed, on which other models or examples rest")
     args = parser.parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     torch.set_num_threads(1)
