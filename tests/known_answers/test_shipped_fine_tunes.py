@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from circuittest import Lab, zoo
+from circuittest.cli import main
 from circuittest.lock import lock_path
 from circuittest.models.loading import from_module, load_model
 from circuittest.spec import judge, load_spec
@@ -61,6 +62,24 @@ def test_what_was_destroyed_is_broken_and_what_was_harmless_is_kept(tmp_path: Pa
     found, label = outcomes(spec, "zoo:gqa@destroyed-ioi", "ioi")
     assert label == "broken"
     assert set(found.values()) == {"refuted"}
+
+
+@pytest.mark.slow
+def test_what_init_drafts_passes_the_harmless_one_and_fails_the_destroyed_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    sizes = ["--discover", "60", "--evaluate", "100"]
+    init = ["init", "--model", "zoo:gqa", "--task", "ioi", *sizes, "--margin", "0.25", "-o", "x.circuit.yaml"]
+    assert main(init) == 0
+    before = sorted((file.name, file.read_bytes()) for file in tmp_path.iterdir())
+    quiet = ["--", "-p", "no:cacheprovider", "-p", "no:randomly"]
+    codes = [
+        main(["check", "x.circuit.yaml", *model, *quiet])
+        for model in ([], ["--model", "zoo:gqa@benign"], ["--model", "zoo:gqa@destroyed-ioi"])
+    ]
+    assert codes == [0, 0, 1]
+    assert sorted((file.name, file.read_bytes()) for file in tmp_path.iterdir()) == before
 
 
 @pytest.mark.slow
