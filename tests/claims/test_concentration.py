@@ -155,6 +155,7 @@ def test_random_orders_stand_beside_the_order_found() -> None:
     assert random["damage"]["16"] == [pytest.approx(found.details["damage"]["16"])] * 19
     assert all(0.6 + 0.1 > damage > -0.1 for damage in random["damage"]["1"])
     # one random head in sixteen is A, and one is B
+    assert len({round(damage, 1) for damage in random["damage"]["8"]}) >= 3  # neither, one or both of them
     assert np.mean(random["damage"]["8"]) == pytest.approx(0.45, abs=0.15)
     assert max(random["area"]) < found.details["area"]["value"]
     assert (random["area_p"], random["area_p_resolution"]) == (1 / 20, 1 / 20)
@@ -187,4 +188,11 @@ def test_examples_that_order_members_never_judge_them() -> None:
     data = task_data(40, 60)
     lab = TableLab(lambda units, i: float(not units), data=replace(data, evaluate=data.discover))
     with pytest.raises(TaskError, match="40 of 40 evaluation prompts are discovery prompts, too"):
+        lab.concentration()
+
+
+def test_no_example_counts_twice() -> None:
+    data = task_data(40, 60)
+    lab = TableLab(lambda units, i: float(not units), data=replace(data, evaluate=data.evaluate * 2))
+    with pytest.raises(TaskError, match="60 of 120 examples of 'evaluate' are there already"):
         lab.concentration()
