@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
@@ -50,7 +50,8 @@ def read_task(path: str | Path, *, name: str | None = None) -> Task:
     Raises
     ------
     TaskError
-        For a file that cannot be read or holds nothing, and for a wrong line, with its number.
+        For a file that cannot be read or holds nothing, and for a wrong line, with its number: also one with the prompt
+        of an earlier line and other answers. Repeated prompts with the same answers are left out later, and counted.
     """
     path = Path(path)
     if not path.name.lower().endswith(SUFFIXES):
@@ -89,7 +90,9 @@ def read_task(path: str | Path, *, name: str | None = None) -> Task:
     elif is_question(first[1]):
         task = Arc(path.name, list(every(read_question)), digest=digest)
     else:
-        task = ExampleTask(path.name, list(every(_example)), digest=digest)
+        examples = list(every(_example))
+        _consistent(examples, numbers, path.name)
+        task = ExampleTask(path.name, examples, digest=digest)
     task.lines = tuple(numbers)
     return task
 
@@ -151,6 +154,19 @@ def _row(cells: Mapping[str, str]) -> dict[str, Any]:
         if key in KEYS and key != "features" and cell
     }
     return {**known, "features": {key: cell for key, cell in cells.items() if key not in KEYS}}
+
+
+def _consistent(examples: Sequence[Example], lines: Sequence[int], name: str) -> None:
+    """Refuse one prompt with different answers: whichever of the two was kept would be chance."""
+    first: dict[str, int] = {}
+    for row, example in enumerate(examples):
+        before = first.setdefault(example.prompt, row)
+        if set(examples[before].answers) != set(example.answers):
+            raise TaskError(
+                f"{name}:{lines[row]} has the prompt of {name}:{lines[before]} and other answers",
+                "each prompt is asked once, so one of the two would be lost",
+                "give all answers that are right in one line, or leave one line out",
+            )
 
 
 def _example(given: Any, where: str) -> Example:

@@ -151,10 +151,11 @@ def _collect(
 ) -> tuple[list[Item], Counter[str]]:
     kept: list[Item] = []
     dropped: Counter[str] = Counter()
-    seen_text: set[str] = set()
+    seen_text: dict[str, int] = {}
     seen_ids: set[Ids] = set()
     repeats = 0
     example_of: dict[str, str] = {}
+    repeated = ""
     for example in task.stream(seed, variant):
         if len(kept) == wanted:
             break
@@ -163,8 +164,10 @@ def _collect(
         if example.prompt in seen_text:
             dropped["duplicate"] += 1
             repeats += 1
+            first, again = sorted((seen_text[example.prompt], example.index))
+            repeated = repeated or f"{task.place(again)} has the prompt of {task.place(first)}"
             continue
-        seen_text.add(example.prompt)
+        seen_text[example.prompt] = example.index
         if frame.shots and frame.excludes(example, leaks=task.leaks):
             dropped["shot"] += 1
             example_of.setdefault("shot", f"{task.place(example.index)}: {example.prompt!r}")
@@ -186,7 +189,7 @@ def _collect(
     if not kept:
         raise _unusable(task, variant, dropped, example_of)
     if len(kept) < wanted:
-        raise _too_few(task, variant, len(kept), wanted, dropped, example_of)
+        raise _too_few(task, variant, len(kept), wanted, dropped, {"duplicate": repeated, **example_of})
     return kept, dropped
 
 
@@ -218,6 +221,8 @@ def _too_few(
     if main != "duplicate":
         remedy += f"; most were left out because {REASONS[main][0]}: {REASONS[main][1]}"
         why += f"; for instance {example_of[main]}"
+    elif task.lines and example_of["duplicate"]:
+        why += f"; for instance {example_of['duplicate']}"
     error = TaskError(
         f"task {task.name!r}{_variant(variant)} has {kept} usable distinct prompts in pool {task.pool!r}, "
         f"{wanted} were asked",

@@ -138,6 +138,28 @@ def test_examples_that_a_tokenizer_cannot_use_are_named_with_their_line(tmp_path
         prepare(alone, tokenizer, discover=1, evaluate=1)
 
 
+def test_one_prompt_with_two_answers_is_named_with_both_lines(tmp_path: Path) -> None:
+    other = {**LINE, "answer": " Lyon"}
+    with pytest.raises(TaskError, match=r"c\.jsonl:4 has the prompt of c\.jsonl:2 and other answers"):
+        read_task(write(tmp_path / "c.jsonl", "", LINE, "", other))
+    columns = "prompt,answer,counterfactual,counterfactual_answer"
+    rows = ["A is, b,C is, d", "E is, f,C is, d", "A is, d,E is, f"]
+    with pytest.raises(TaskError, match=r"c\.csv:4 has the prompt of c\.csv:2 and other answers"):
+        read_task(write(tmp_path / "c.csv", columns, *rows))
+
+
+@pytest.mark.parametrize("seed", range(4))  # in whatever order the lines are drawn
+def test_repeated_prompts_are_left_out_counted_and_named_with_their_lines(tmp_path: Path, seed: int) -> None:
+    tokenizer = word_level(" ".join(LINE.values()))
+    path = str(write(tmp_path / "c.jsonl", "", LINE, "", {**LINE, "group": "again"}))
+    with pytest.raises(
+        TaskError,
+        match=r"1 usable.*2 were asked.*duplicate 1; for instance c\.jsonl:4 has the prompt of c\.jsonl:2",
+    ):
+        prepare(path, tokenizer, discover=1, evaluate=1, seed=seed)
+    assert prepare(path, tokenizer, discover=0, evaluate=1, seed=seed).dropped.get("duplicate", 0) == 0
+
+
 def test_files_that_are_not_there_or_no_tasks(tmp_path: Path) -> None:
     with pytest.raises(TaskError, match=r"none\.jsonl cannot be read.*no such file"):
         as_task(str(tmp_path / "none.jsonl"))
