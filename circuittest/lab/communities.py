@@ -106,13 +106,9 @@ def propose(
     whole = structure(here, heads, strength=strength, covariates=beside, **how)
     if whole.ising is not None:
         choices |= {"strength": whole.ising.strength, "gain": whole.ising.gain}
-    ks = _numbers(k, len(whole.units))
-    if whole.ising is not None and whole.ising.gain is not None and whole.ising.gain <= 0:
-        reason = (
-            "no couplings: with them held-out signals are not predicted better than without "
-            f"({whole.ising.gain:.2g} nats per head), so that there is nothing to cluster"
-        )
+    if reason := _no_couplings(whole):
         return Proposal((), whole, None, reason=reason, choices=choices, route=route)
+    ks = _numbers(k, len(whole.units))
     names = {
         unit if isinstance(unit, Unit) else Unit.parse(unit): label for unit, label in (labels or {}).items()
     }
@@ -169,6 +165,20 @@ def propose(
         choices=choices,
         route=route,
     )
+
+
+def _no_couplings(whole: Structure) -> str:
+    """Why there is nothing to cluster, or ""."""
+    if whole.ising is not None and whole.ising.gain is not None and whole.ising.gain <= 0:
+        return (
+            "no couplings: with them held-out signals are not predicted better than without "
+            f"({whole.ising.gain:.2g} nats per head), so that there is nothing to cluster"
+        )
+    if not whole.units:
+        return (
+            f"no couplings: no head has any {whole.affinity} affinity to another; there is nothing to cluster"
+        )
+    return ""
 
 
 def _numbers(k: int | Sequence[int], heads: int) -> list[int]:

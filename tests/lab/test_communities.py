@@ -188,6 +188,14 @@ def test_independent_heads_give_no_proposal_or_none_that_passes() -> None:
     assert passed <= 1  # each of six labs passes one with probability at most 0.025
 
 
+@pytest.mark.parametrize("how", [{}, {"strength": 1.0}])
+def test_a_lasso_that_leaves_no_coupling_gives_no_proposal(how: dict[str, float]) -> None:
+    found = SignalLab(groups=()).communities(penalty="l1", judge=False, **how)
+    assert found.communities == ()
+    assert found.reason.startswith("no couplings")
+    assert set(found.structure.left_out) == set(HEADS)
+
+
 def test_fewer_heads_than_clusters_and_unknown_options_are_refused() -> None:
     with pytest.raises(
         UsageError, match="60 clusters of 48 heads that vary: there are fewer heads than clusters"
