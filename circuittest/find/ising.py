@@ -95,7 +95,8 @@ class Ising:
     penalty, strength:
         "l2" or "l1", and λ.
     held_out:
-        λ → mean log-pseudolikelihood per spin of held-out examples, in nats; empty where λ was given.
+        λ → mean log-pseudolikelihood per spin of held-out examples, in nats, over spins that have both values in the
+        examples of every fit; empty where λ was given.
     independent:
         The same without couplings; None where λ was given. Where no λ exceeds it, the spins show no couplings.
     separable:
@@ -203,8 +204,8 @@ class _Design:
         how = {"tolerance": ROUGH} if rough else {}
         return solve(self.x[rows], self.s[rows], penalties, own=self.own, start=start, **how)
 
-    def score(self, rows: NDArray[np.intp], weights: Floats) -> float:
-        return float(log_likelihood(self.x[rows], self.s[rows], weights).mean())
+    def score(self, rows: NDArray[np.intp], weights: Floats, columns: NDArray[np.bool_]) -> float:
+        return float(log_likelihood(self.x[rows], self.s[rows], weights)[columns].mean())
 
     def separable(self, start: Floats) -> tuple[int, ...]:
         """Which spins a plane separates: all margins are positive, and scaling it up would improve the fit forever.
@@ -231,9 +232,20 @@ def _choose(
     order = generator(seed).permutation(n)
     tests = [np.sort(order[fold::folds]) for fold in range(folds)]
     trains = [np.setdiff1d(np.arange(n), test) for test in tests]
+    # a spin that is constant in a part says nothing of couplings there, and its own field would be infinite
+    varied = np.all([np.abs(design.s[train].sum(0)) < len(train) for train in trains], axis=0)
+    if not varied.any():
+        raise UsageError(
+            "no spin has both values in every part of the examples",
+            f"{folds} folds of {n} examples leave all of them constant somewhere",
+            "use more examples, or give the strength of the penalty",
+        )
     independent = float(
         np.mean(
-            [_independent(design.s[train], design.s[test]) for train, test in zip(trains, tests, strict=True)]
+            [
+                _independent(design.s[train][:, varied], design.s[test][:, varied])
+                for train, test in zip(trains, tests, strict=True)
+            ]
         )
     )
     starts: list[Floats | None] = [None] * folds
@@ -244,7 +256,7 @@ def _choose(
         for fold, (train, test) in enumerate(zip(trains, tests, strict=True)):
             fits = design.fit(train, strength, starts[fold], rough=True)
             starts[fold] = fits.weights
-            found.append(design.score(test, fits.weights))
+            found.append(design.score(test, fits.weights, varied))
         scores[float(strength)] = float(np.mean(found))
         best = max(scores, key=lambda one: scores[one])
         if list(scores).index(best) < len(scores) - 2:

@@ -161,3 +161,15 @@ def test_bad_choices_are_refused() -> None:
         fit_ising(s, covariates=np.zeros((3, 1)))
     with pytest.raises(UsageError, match="not finite"):
         spins(np.array([[np.nan, 1.0], [0.0, 1.0]]))
+
+
+def test_a_spin_that_is_hardly_ever_up_does_not_hide_the_couplings_of_others() -> None:
+    rng = np.random.default_rng(0)
+    coupled = spins(rng.standard_normal((60, 6)) + 1.2 * rng.standard_normal((60, 1))).values
+    rare = -np.ones((60, 3))
+    rare[[5, 25, 45], [0, 1, 2]] = 1.0  # constant in the two folds that lack the example
+    alone, beside = fit_ising(coupled), fit_ising(np.hstack((coupled, rare)))
+    assert alone.gain is not None
+    assert beside.gain is not None
+    assert beside.gain == pytest.approx(alone.gain, rel=0.1)
+    assert beside.strength == alone.strength
