@@ -110,7 +110,14 @@ def _table(
     unicode: bool,
 ) -> Table:
     table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold")
-    headings = ["claim" if ids else " ", "estimate", f"{scale[0]:.3g} to {scale[1]:.3g}", "asked", "n", "verdict"]
+    headings = [
+        "claim" if ids else " ",
+        "estimate",
+        f"{scale[0]:.3g} to {scale[1]:.3g}",
+        "asked",
+        "n",
+        "verdict",
+    ]
     headings += ["time"] if costs else []
     for index, heading in enumerate(headings):
         if bars or index != 2:
