@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from circuittest.circuit import prompt_digest
 from circuittest.claims import within
 from circuittest.claims.clusters import cluster_labels, clustered, few_clusters
 from circuittest.claims.driving import by_examples
@@ -95,13 +96,24 @@ def reuse(
         return invalid(
             "the circuit was not found by lab.shared, so there is no S_P to cross-fit: claim its coverage instead"
         )
-    choices |= {**found, "metric": recipe["metric"]}
+    choices |= {**found, "metric": lab.metric}
     of_edges = recipe.get("level", "units") == "edges"
     choices["level"] = "edges" if of_edges else "units" if level == "own" else "induced"
     if recipe.get("fingerprint") != lab.fingerprint or recipe.get("task") != lab.data.task:
         return invalid(
             f"the circuit was found on {recipe.get('model')} and task {recipe.get('task')}; "
             "reuse re-discovers it, so find it with this lab, or claim its coverage"
+        )
+    if recipe.get("metric") not in (None, lab.metric):
+        return invalid(
+            f"the circuit was found by derivatives of {recipe['metric']}, and this lab scores by {lab.metric}; find it "
+            "with this lab"
+        )
+    here = [prompt_digest(item.prompt_ids) for item in lab.data.discover]
+    if list(recipe.get("prompts") or here) != here:
+        return invalid(
+            "the circuit was found on other discovery examples than this lab's, which would find another one: use its "
+            "seed and sizes, find it with this lab, or claim its coverage"
         )
     if level == "induced" and of_edges:
         return invalid("the circuit is one of edges already; induced edges are those between units")

@@ -80,6 +80,17 @@ def test_reuse_refuses_a_circuit_of_another_model() -> None:
     assert "find it with this lab" in lab.reuse(other).invalid
 
 
+def test_reuse_refuses_a_circuit_of_other_examples_or_another_metric() -> None:
+    circuit = lab_with([(0, 1)] * 40).shared(top="20%", at=95)
+    assert not lab_with([(0, 1)] * 40).reuse(Circuit.from_dict(circuit.to_dict())).invalid
+    assert "found on other discovery examples" in lab_with([(0, 1)] * 44).reuse(circuit).invalid
+    other = lab_with([(0, 1)] * 40)
+    other._metric = "logit_diff"
+    assert (
+        "found by derivatives of log_prob, and this lab scores by logit_diff" in other.reuse(circuit).invalid
+    )
+
+
 def test_too_few_examples_for_folds() -> None:
     lab = lab_with([(0, 1)] * 9)
     assert "9 discovery examples" in lab.reuse(lab.shared()).invalid
