@@ -170,9 +170,11 @@ def growth(half: float, gap: float, error: float = math.nan) -> float:
     root = half if math.isnan(error) else min(half, 1.96 * error)
     rest = half - root
     root *= 1.0 + POWER / 1.96
+    if half / gap > 1e100:  # a gap of rounding errors, whose square would overflow
+        return math.inf
     if rest <= 1e-12:
         return (root / gap) ** 2
-    inverse_root = (math.sqrt(root**2 + 4.0 * rest * gap) - root) / (2.0 * rest)
+    inverse_root = 2.0 * gap / (math.sqrt(root**2 + 4.0 * rest * gap) + root)
     return 1.0 / inverse_root**2
 
 

@@ -67,10 +67,16 @@ class Clusters:
         return int(self.sizes.size)
 
     def totals(self, values: Floats) -> Floats:
-        """Sum of `values` [n] (or of each column of [n × k]) within each cluster: [count] or [count × k]."""
-        out = np.zeros((self.count, *values.shape[1:]))
-        np.add.at(out, self.codes, values)
-        return out
+        """Sum of `values` [n] (or of each column of [n × k]) within each cluster: [count] or [count × k].
+
+        To the last bit the same for any order of the examples: each cluster is summed from its smallest value on.
+        """
+        columns = values.reshape(len(values), -1).T
+        codes = np.broadcast_to(self.codes, columns.shape)
+        order = np.lexsort((columns, codes), axis=-1)
+        out = np.zeros((self.count, len(columns)))
+        np.add.at(out, np.sort(self.codes), np.take_along_axis(columns, order, axis=-1).T)
+        return out.reshape(self.count, *values.shape[1:])
 
 
 def partition(n: int, groups: Sequence[object] | ArrayLike | None) -> Clusters:

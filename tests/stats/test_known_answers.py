@@ -231,6 +231,8 @@ def test_what_was_not_seen_shrinks_faster_than_the_root() -> None:
     mixed = growth(0.1, 0.05, 0.05 / 1.96)
     assert power * 0.05 / mixed**0.5 + 0.05 / mixed == pytest.approx(0.05)
     assert growth(0.1, 0.0) == math.inf
+    assert growth(0.9, 1e-218) == math.inf  # its square is beyond floats
+    assert growth(0.1, 1e-20, 0.05 / 1.96) > 1e30  # a gap that a difference of roots would lose
     # 50 of 50: the exact bound at n is 0.025^(1/n), so 0.97 needs n = 122
     wanted = ProportionInference(50, 50).needed(">=", 0.97)["n"]
     assert 110 <= wanted <= 140
