@@ -30,11 +30,16 @@ def prompts() -> list[tuple[int, ...]]:
 
 @pytest.mark.parametrize("architecture", marked(EVERY))
 def test_writes_what_is_most_likely(architecture: str) -> None:
-    model = build_loaded(architecture)
     given = prompts()
-    found = greedy(model, given, most=MOST, done=lambda written: False)
-    assert found == [anew(model, prompt, MOST) for prompt in given]
-    assert len(set(found)) > 1
+    differ = False
+    for seed in range(4):  # some random models write the same token whatever they read
+        model = build_loaded(architecture, seed=seed)
+        found = greedy(model, given, most=MOST, done=lambda written: False)
+        assert found == [anew(model, prompt, MOST) for prompt in given]
+        differ = differ or len(set(found)) > 1
+        if differ:
+            break
+    assert differ
 
 
 def test_each_stops_where_it_is_done() -> None:
