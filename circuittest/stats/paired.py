@@ -120,6 +120,8 @@ def _invert(bound: Callable[[float], float], value: float, threshold: float) -> 
         return 0.5 if threshold == value else 1.0
     if bound(_SMALLEST) >= threshold:
         return _SMALLEST
+    if bound(0.5 - _SMALLEST) <= threshold:  # nearer to the value than the shortest interval
+        return 0.5
     from scipy.optimize import brentq  # slow to import, and only Newcombe's interval needs it
 
     return float(brentq(lambda tail: bound(tail) - threshold, _SMALLEST, 0.5 - _SMALLEST, xtol=1e-14))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -255,3 +256,10 @@ def test_partition() -> None:
     assert clusters.sizes.tolist() == [1, 3]
     assert clusters.totals(np.array([1.0, 2.0, 3.0, 4.0])).tolist() == [2.0, 8.0]
     assert partition(3, None).count == 3
+
+
+@pytest.mark.parametrize("op", ["<=", ">="])
+def test_newcombe_at_a_threshold_that_rounding_hardly_tells_from_the_value(op: Any) -> None:
+    same = PairedDifferenceInference([1.0, 0.0], [0.0, 1.0], kind="newcombe")
+    assert same.value == 0.0
+    assert same.p_value(op, 1e-297 if op == "<=" else -1e-297) == 0.5
