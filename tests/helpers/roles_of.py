@@ -19,8 +19,8 @@ from circuittest.units import Unit
 from tests.helpers.real import PREFIXES, file_of
 
 LEAST = 0.4
-#: Control sets where closure's label is out of reach: of the same layers, which leave too few, and on IOI, where the
-#: accuracy is so near to its floor that this many examples are needed before anything is judged.
+#: Control sets where closure's label is out of reach: of the same layers, which leave too few (up to 500 are all
+#: taken); and on IOI, where accuracy is so near to its floor that so many examples are needed to judge anything.
 FEW_SETS, IOI_EXAMPLES = 20, 40
 SHOWN = 6
 
