@@ -13,7 +13,7 @@ from circuittest.claims import labels
 from circuittest.claims.beyond import Ablations, Damage, draw_controls, drawn_details, ends, exchangeable_p
 from circuittest.claims.clusters import Cluster, cluster_labels, clustered, few_clusters, said
 from circuittest.claims.driving import by_examples, control_text
-from circuittest.claims.gates import CONTROL_HEADROOM, competent, disjoint, usable_circuit
+from circuittest.claims.gates import competent, controls_destroy, disjoint, usable_circuit
 from circuittest.claims.kept import Ablation
 from circuittest.claims.looks import Sets, Tables, measure_controls, planned
 from circuittest.claims.ranges import Count
@@ -184,7 +184,7 @@ def closure(
         return found
 
     def destroyed(tables: Tables, sets: Controls) -> str:
-        found = (controls_destroy(one, gate.floor) for one in damages_of(tables, sets)[0])
+        found = (destroyed_by(one, gate.floor) for one in damages_of(tables, sets)[0])
         return next(filter(None, found), "")
 
     def infer(tables: Tables, sets: Controls) -> TwoWayInference:
@@ -291,7 +291,7 @@ class Part:
     @cached_property
     def unusable(self) -> str:
         """Why nothing follows from the measure, or ""."""
-        return self.damage.reach.reason or controls_destroy(self.damage, self.floor)
+        return self.damage.reach.reason or destroyed_by(self.damage, self.floor)
 
     @cached_property
     def p_harm(self) -> float:
@@ -340,17 +340,10 @@ class Part:
         }
 
 
-def controls_destroy(damage: Damage, floor: float) -> str:
-    """Why the controls leave too little of a measure to lose, or "". `floor`: of accuracies."""
+def destroyed_by(damage: Damage, floor: float) -> str:
+    """`controls_destroy` of a damage; `floor`: of accuracies."""
     least = float(damage.emptied.mean()) if damage.graded else floor
-    base, left = float(damage.base.mean()) - least, float(damage.controls.mean()) - least
-    if base > 0 and left >= CONTROL_HEADROOM * base:
-        return ""
-    return (
-        f"the control destroys the model too: mean {damage.measure} {left + least:.2f} under controls, floor "
-        f"{least:.2f}, base {base + least:.2f}, so that no set can be told from them: judge a smaller circuit, or use "
-        "mean ablation"
-    )
+    return controls_destroy(damage.measure, float(damage.base.mean()), float(damage.controls.mean()), least)
 
 
 def _loss(damage: Damage, digest: str) -> dict[str, Any]:

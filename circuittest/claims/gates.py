@@ -112,6 +112,19 @@ def controls_leave_headroom(gate: Competence, mean_controls: float, size: int) -
     )
 
 
+def controls_destroy(measure: str, base: float, controls: float, least: float) -> str:
+    """Why the controls leave too little of a measure to lose, or "": its means on the model and under controls.
+
+    `least`: what can be left of it, the floor of an accuracy or a graded measure with the universe ablated.
+    """
+    if base > least and controls - least >= CONTROL_HEADROOM * (base - least):
+        return ""
+    return (
+        f"the control destroys the model too: mean {measure} {controls:.2f} under controls, floor {least:.2f}, base "
+        f"{base:.2f}, so that no set can be told from them: judge a smaller circuit, or use mean ablation"
+    )
+
+
 def at_floor(
     ablated: np.ndarray,
     emptied: np.ndarray,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from circuittest.claims.beyond import draw_controls, drawn_details, ends
-from circuittest.claims.gates import comparable, competent, disjoint, usable_circuit
+from circuittest.claims.gates import comparable, competent, controls_destroy, disjoint, usable_circuit
 from circuittest.claims.kept import Ablation
 from circuittest.claims.looks import Sets, Tables, measure_controls, planned
 from circuittest.claims.ranges import Count
@@ -64,7 +64,8 @@ def selective(
         As for `necessity`; a look measures its controls on both tasks.
 
     Invalid when a circuit or the part is empty, when a circuit was chosen on evaluation examples, when the model is not
-    competent at a task, when a task has no foils for the metric, and when no matched set exists outside both circuits.
+    competent at a task, when a task has no foils for the metric, when no matched set exists outside both circuits, and
+    when the controls leave less than a quarter of what a task has to lose: beside them nothing could be told.
     """
     choices: dict[str, Any] = {
         "ablation": ablation,
@@ -119,13 +120,15 @@ def selective(
     how: dict[str, Any] = {"value": ablation, "positions": positions}
     columns = [one.accuracy if metric == "accuracy" else metric for one in tasks.values()]
     ends_of: list[tuple[Floats, Floats]] = []
+    least: list[float] = []
     for (task, one), column in zip(tasks.items(), columns, strict=True):
         if reason := comparable(one, column):
             return invalid(f"{task}: {reason}")
         gate = competent(one, universe, one.accuracy, value=ablation, positions=positions)
         if not gate.passed:
             return invalid(f"{task}: {gate.reason}")
-        base = one.outcomes([(), universe], **how).measure(column)[0]
+        base, emptied = one.outcomes([(), universe], **how).measure(column)
+        least.append(gate.floor if metric == "accuracy" else float(emptied.mean()))
         ends_of.append((base, one.outcomes([chosen], **how).measure(column)[0]))
     sizes_of = [base.size for base, _ in ends_of]
     n = min(sizes_of)
@@ -145,6 +148,14 @@ def selective(
         circuits = ends_of[gains][1][:n] - ends_of[spared][1][:n]
         return _difference(circuits, tables[gains][:, :n] - tables[spared][:, :n], sets, metric, seed)
 
+    def destroyed(tables: Tables) -> str:
+        rows = zip(tasks, columns, ends_of, tables, least, strict=True)
+        found = (
+            (task, controls_destroy(column, float(base.mean()), float(table.mean()), low))
+            for task, column, (base, _), table, low in rows
+        )
+        return next((f"{task}: {reason}" for task, reason in found if reason), "")
+
     choices |= planned(drawn, decide)
     looked = measure_controls(
         drawn,
@@ -154,6 +165,7 @@ def selective(
         forwards=(3 * sum(sizes_of), sum(sizes_of)),
         confidence=confidence,
         seed=seed,
+        blocked=lambda tables: bool(destroyed(tables)),
     )
     single = dict(zip(tasks, beyond(looked.tables, looked.drawn), strict=True))
     tables = {task: (*ends_of[i], looked.tables[i]) for i, task in enumerate(tasks)}
@@ -172,6 +184,8 @@ def selective(
         **drawn_details(looked.drawn),
         **looked.details,
     }
+    if reason := destroyed(looked.tables):
+        return invalid(reason, details)
     return lab.estimate(
         "selective",
         circuit,

@@ -81,6 +81,17 @@ def test_the_wrong_direction_is_refuted() -> None:
     assert not pair(b=task(OTHER)).selective(A, against="b", units=B, part="shared") > 0.3
 
 
+def test_controls_that_destroy_a_task_are_no_measure() -> None:
+    def fragile(ablated: frozenset[Unit], index: int) -> float:
+        return float(not ablated)  # any head at all
+
+    for metric in ("accuracy", "log_prob"):
+        found = pair(b=fragile).selective(A, against="b", units=B, metric=metric)
+        assert found.invalid is not None
+        assert "b: the control destroys the model too" in found.invalid
+        assert found.details["damage_controls"]["b"]
+
+
 def test_in_nats() -> None:
     found = pair().selective(A, against="b", units=B, metric="log_prob")
     assert found.value == pytest.approx(4.0, abs=0.2)
