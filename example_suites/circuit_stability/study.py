@@ -239,7 +239,7 @@ def markdown(results: list[dict[str, Any]]) -> str:
     """The tables of README.md."""
     lines = [
         "| model | numbers | "
-        + " | ".join(f"{d}…{d}9 {w}" for d in (0, 1, 2) for w in ("first", "last"))
+        + " | ".join(f"{10 * d}–{10 * d + 9} {w}" for d in (0, 1, 2) for w in ("first", "last"))
         + " |"
     ]
     lines.append("|---" * 8 + "|")
