@@ -102,7 +102,8 @@ class LoadedModel:
         module = self.module  # first, for it may be loaded only now
         self.check_unchanged()
         with ExitStack() as stack:
-            stack.enter_context(torch.inference_mode(False))
+            if torch.is_inference_mode_enabled():
+                stack.enter_context(torch.inference_mode(False))
             for kind in {"cpu", self.device.type}:
                 if torch.is_autocast_enabled(kind):
                     stack.enter_context(torch.autocast(kind, enabled=False))
