@@ -180,8 +180,9 @@ def table(columns: list[str], rows: list[list[str]]) -> str:
     from rich.text import Text
 
     grid = Table(box=None, pad_edge=False, show_edge=False)
+    named = max((len(row[0]) for row in rows), default=0)  # what the rows are of folds last
     for column in columns:
-        grid.add_column(column, overflow="fold")
+        grid.add_column(column, overflow="fold", min_width=None if grid.columns else min(named, 24))
     for row in rows:
         grid.add_row(*(Text(cell) for cell in row))
     stream = io.StringIO()

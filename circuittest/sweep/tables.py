@@ -59,7 +59,7 @@ def sentences(entry: Mapping[str, Any]) -> list[str]:
         said += [f"{kind}: {one}" for one in _since(role)]
         said += [f"{kind}: {loss(one)}" for one in role["lost"][:LOSSES]]
         if len(role["lost"]) > LOSSES:
-            said.append(f"{kind}: {len(role['lost']) - LOSSES} more losses (in the JSON)")
+            said.append(f"{kind}: lost more often, {len(role['lost'])} times in all (in the JSON)")
     said += [f"{row['model']}: {row['absent']}" for row in entry["rows"] if row["absent"]]
     return said
 
